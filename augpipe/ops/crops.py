@@ -284,8 +284,7 @@ class RandomResizedCrop(PlacedCrop):
     step: Literal[1] | None = 1
     """Corners on whole pixels of the image; None for anywhere."""
     align_corners: bool = False
-    """Whether the middles of corner pixels stay there, as torch and kornia call it, instead of the
-    crop's corners."""
+    """Whether the centres of the crop's corner pixels stay where they are, and not its corners; as in kornia."""
     p: Probability = 1.0
     """How often the crop's area, ratio and place are drawn; otherwise the crop is the largest centred rectangle within
     `ratio`. The image is cropped and resized either way."""

@@ -110,11 +110,11 @@ class Frame:
         """Keep the rectangle at (x, y) of what the crops before it kept, in its pixels, at another size in pixels.
 
         It may reach outside: there the border is seen. Chains of crops, resizes and paddings are one rectangle. With
-        `align_corners` the middles of its corner pixels become those of the output's, instead of its corners.
+        `align_corners` the centres of its corner pixels, and not its corners, become those of the output.
         """
         if align_corners:
-            x, width = _of_middles(x, width, out_widths)
-            y, height = _of_middles(y, height, out_heights)
+            x, width = _between_centres(x, width, out_widths)
+            y, height = _between_centres(y, height, out_heights)
         if self.blur_variance is not None:
             self.blur_variance = self.blur_variance * (out_widths / width) * (out_heights / height)
         if self.is_cropped or self.is_mapped:
@@ -329,7 +329,7 @@ class Frame:
         self.mean, self.std = np.array(mean), np.array(std)
 
 
-def _of_middles(begin: Float, length: Lengths, out: Sides) -> tuple[Float, Lengths]:
-    """Where a stretch begins, and its length, whose first and last of `out` pixels have the middles of its own ones."""
+def _between_centres(begin: Float, length: Lengths, out: Sides) -> tuple[Float, Lengths]:
+    """Where to begin along an axis, and how far to go: the first and last of `out` pixels keep their centres."""
     pixel = np.where(np.equal(out, 1), 1.0, np.maximum(length - 1.0, 1e-3) / np.maximum(out - 1, 1))
     return begin + 0.5 - 0.5 * pixel, pixel * out

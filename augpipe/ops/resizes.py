@@ -38,7 +38,7 @@ class Resize(SizedCrop):
 
     op: Literal["resize"] = "resize"
     align_corners: bool = False
-    """Whether the middles of corner pixels stay there, as torch and kornia call it, instead of the image's corners."""
+    """Whether the centres of corner pixels stay where they are, and not the image's corners; as in torch and kornia."""
 
     cuts = False
     formula = "torchvision's `Resize((h, w))`"
@@ -56,7 +56,7 @@ class ResizeShortest(Op):
     max_size: Side | None = None
     """The longest that the long side may become, in pixels: then the short side becomes less. None: any length."""
     align_corners: bool = False
-    """Whether the middles of corner pixels stay there, as torch and kornia call it, instead of the image's corners."""
+    """Whether the centres of corner pixels stay where they are, and not the image's corners; as in torch and kornia."""
 
     is_crop = True
     sides_px = ("size", "max_size")
@@ -85,7 +85,7 @@ class ResizeLongest(Op):
     size: Side = 256
     """The long side, in pixels."""
     align_corners: bool = False
-    """Whether the middles of corner pixels stay there, as torch and kornia call it, instead of the image's corners."""
+    """Whether the centres of corner pixels stay where they are, and not the image's corners; as in torch and kornia."""
 
     is_crop = True
     sides_px = ("size",)

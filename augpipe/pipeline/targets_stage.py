@@ -35,7 +35,7 @@ class TargetStages:
         """Read and map the label maps of planned items; those whose cannot be used carry an error then."""
         assert batch.plan is not None
         positions = [item.position for item in items]
-        views = [(rows[positions], kernel_rows(rows[positions])) for rows in batch.plan.views]
+        views = [(rows, kernel_rows(rows)) for rows in (of[positions] for of in batch.plan.views)]
         for nth, item in enumerate(items):
             own = slice(nth, nth + 1)
             try:

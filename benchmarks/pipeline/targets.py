@@ -1,4 +1,4 @@
-"""Loaders of masks and boxes beside a torch DataLoader, from files on disk (in the page cache) to float32 batches.
+"""Loaders of masks and boxes next to a torch DataLoader, from files on disk (in the page cache) to float32 batches.
 
     python -m benchmarks.pipeline.targets                 # both of:
     python -m benchmarks.pipeline.targets segmentation    # a label map an image: next to OpenCV and albumentations
@@ -18,13 +18,13 @@ import numpy as np
 import torch
 from PIL import Image
 
-from augpipe import Loader, Recipe
+from augpipe import Recipe
 from augpipe.datasets.open import open_source
 from augpipe.datasets.synthetic.generate import generate
 from augpipe.ops import ColorJitter, Flip, Normalize, RandomCrop, RandomResize, RandomResizedCrop
 from benchmarks.harness import Bench
 from benchmarks.pipeline import peers
-from benchmarks.pipeline.loader import NUM_THREADS, has
+from benchmarks.pipeline.loader import NUM_THREADS, has, ours
 
 CROP, SIDE, NUM_CLASSES, BATCH_SIZE = 512, 640, 21, 16
 JITTER = {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}
@@ -117,12 +117,6 @@ def draw_label_maps(folder: Path, encoded: list[bytes]) -> None:
         Image.fromarray(labels.astype(np.uint8)).save(folder / "masks" / f"{number:04}.png")
 
 
-def ours(source: Any, recipe: Recipe) -> Callable[[], int]:
-    """An epoch of our loader, always of the same one."""
-    loader = Loader(open_source(source), recipe, batch_size=BATCH_SIZE, num_threads=NUM_THREADS)
-    return lambda: sum(len(images) for images, _ in loader)
-
-
 def contest(bench: Bench, name: str, what: str, contenders: dict[str, Callable[[], int]]) -> None:
     """Ours, and what there is of theirs, in turn."""
     seconds = bench.in_turn(contenders)
@@ -142,7 +136,7 @@ def run_segmentation(bench: Bench) -> None:
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
         draw_label_maps(folder, encoded)
-        contenders = {"augpipe": ours(folder, SEGMENTED)}
+        contenders = {"augpipe": ours(open_source(folder), SEGMENTED, BATCH_SIZE)}
         if has("albumentations", "cv2"):
             theirs = Segmented(folder)
             contenders["DataLoader with albumentations"] = peers.data_loader(theirs, BATCH_SIZE, NUM_THREADS)
@@ -154,7 +148,7 @@ def run_detection(bench: Bench) -> None:
     with TemporaryDirectory() as temporary:
         folder = Path(temporary, "drawn")
         generate(folder, num=num, targets=True)
-        contenders = {"augpipe": ours(folder, DETECTED)}
+        contenders = {"augpipe": ours(open_source(folder), DETECTED, BATCH_SIZE)}
         if has("torchvision"):
             contenders["DataLoader with torchvision"] = peers.data_loader(
                 Detected(folder), BATCH_SIZE, NUM_THREADS, as_lists

@@ -9,7 +9,7 @@ kind, `SNAP`, leads from a point to the centre of the pixel that it lies in, of 
 import numpy as np
 from numba import types
 
-from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SNAP
+from augpipe.gpu_ops.image.rows import NUM_NODES, SNAP, SPLINE
 from augpipe.gpu_ops.image.sampling import clamp, divisor, floor, linear
 from augpipe.gpu_ops.jit import leaf, subroutine
 from augpipe.gpu_ops.memory import load, prefer_wide_vectors, store
@@ -80,22 +80,21 @@ def bend_row(row, s, at_nodes, width, first_x, y, num, held):
         first_x, y: where the row's first pixel lies.
         held: (TAPS,) int64, of which lines of nodes scratch holds what the rows before made.
     """
-    if row.field == GRID:
-        _bend_by_grid(row, s, at_nodes, width, first_x, y, num)
-    elif row.field == SNAP:
-        _snap(row, s, width, first_x, y, num)
-    else:
+    if row.field == SPLINE:
         _bend_by_spline(row, s, at_nodes, width, first_x, y, held)
+    else:
+        _bend_over_frame(row, s, at_nodes, width, first_x, y, num)
 
 
 @subroutine
-def _bend_by_grid(row, s, at_nodes, width, first_x, y, num):
+def _bend_over_frame(row, s, at_nodes, width, first_x, y, num):
+    """By a grid, or to the centres of pixels: both lie over the frame that they bend."""
     prefer_wide_vectors()
     at_source_x, at_source_y = s, s + 4 * width
     for i in range(NUM_NODES):
         store_node(at_nodes, i, row.field_nodes[0, i])
         store_node(at_nodes, NUM_NODES + i, row.field_nodes[1, i])
-    cells = np.float32(row.field_cells)
+    cells, snaps = np.float32(row.field_cells), row.field == SNAP
     field_xx, field_xy, field_yx, field_yy = row.field_xx, row.field_xy, row.field_yx, row.field_yy
     scale_x, scale_y, field_x0, field_y0 = row.field_scale_x, row.field_scale_y, row.field_x0, row.field_y0
     before_xx, before_xy, before_yx, before_yy = row.before_xx, row.before_xy, row.before_yx, row.before_yy
@@ -106,33 +105,17 @@ def _bend_by_grid(row, s, at_nodes, width, first_x, y, num):
         inverse = ONE / divisor(x, y, before_wx, before_wy, before_w0)
         u = linear(x, y, before_xx, before_xy, before_x0) * inverse
         v = linear(x, y, before_yx, before_yy, before_y0) * inverse
-        along_x = clamp(scale_x * u + field_x0, ZERO, cells)
-        along_y = clamp(scale_y * v + field_y0, ZERO, cells)
-        column, line = np.int32(min(along_x, cells - ONE)), np.int32(min(along_y, cells - ONE))
-        left, right = load_node(at_nodes, column), load_node(at_nodes, np.int32(column + 1))
-        above = load_node(at_nodes, np.int32(NUM_NODES + line))
-        below = load_node(at_nodes, np.int32(NUM_NODES + line + 1))
-        moved_x = between(left, right, along_x - np.float32(column))
-        moved_y = between(above, below, along_y - np.float32(line))
-        store_source_x(at_source_x, i, load_source_x(at_source_x, i) + field_xx * moved_x + field_xy * moved_y)
-        store_source_y(at_source_y, i, load_source_y(at_source_y, i) + field_yx * moved_x + field_yy * moved_y)
-
-
-@subroutine
-def _snap(row, s, width, first_x, y, num):
-    prefer_wide_vectors()
-    at_source_x, at_source_y = s, s + 4 * width
-    field_xx, field_xy, field_yx, field_yy = row.field_xx, row.field_xy, row.field_yx, row.field_yy
-    scale_x, scale_y, field_x0, field_y0 = row.field_scale_x, row.field_scale_y, row.field_x0, row.field_y0
-    before_xx, before_xy, before_yx, before_yy = row.before_xx, row.before_xy, row.before_yx, row.before_yy
-    before_x0, before_y0 = row.before_x0, row.before_y0
-    before_wx, before_wy, before_w0 = row.before_wx, row.before_wy, row.before_w0
-    for i in range(num):
-        x = np.float32(np.int32(i)) + first_x
-        inverse = ONE / divisor(x, y, before_wx, before_wy, before_w0)
-        u = linear(x, y, before_xx, before_xy, before_x0) * inverse
-        v = linear(x, y, before_yx, before_yy, before_y0) * inverse
-        moved_x, moved_y = to_centre(scale_x * u + field_x0), to_centre(scale_y * v + field_y0)
+        along_x, along_y = scale_x * u + field_x0, scale_y * v + field_y0
+        if snaps:
+            moved_x, moved_y = to_centre(along_x), to_centre(along_y)
+        else:
+            along_x, along_y = clamp(along_x, ZERO, cells), clamp(along_y, ZERO, cells)
+            column, line = np.int32(min(along_x, cells - ONE)), np.int32(min(along_y, cells - ONE))
+            left, right = load_node(at_nodes, column), load_node(at_nodes, np.int32(column + 1))
+            above = load_node(at_nodes, np.int32(NUM_NODES + line))
+            below = load_node(at_nodes, np.int32(NUM_NODES + line + 1))
+            moved_x = between(left, right, along_x - np.float32(column))
+            moved_y = between(above, below, along_y - np.float32(line))
         store_source_x(at_source_x, i, load_source_x(at_source_x, i) + field_xx * moved_x + field_xy * moved_y)
         store_source_y(at_source_y, i, load_source_y(at_source_y, i) + field_yx * moved_x + field_yy * moved_y)
 

@@ -102,7 +102,7 @@ def test_the_affine_part_moves_three_corners() -> None:
 @pytest.mark.parametrize("deg", [-33, 0, 15, 90])
 @pytest.mark.parametrize("size", [(64, 64), (40, 70)])
 def test_whole_pixels_are_turned_as_pillow_turns_them(deg: int, size: tuple[int, int]) -> None:
-    """Of the resized image: its pixels are up to a level apart, as Pillow rounds between its two passes."""
+    """Pixels of the resized image differ by up to a level: Pillow rounds between its two passes."""
     image, fill = smooth(150, 200).astype(np.uint8), (10, 20, 30)
     turned = (ops.Resize(size=size), ops.Flip(p=1.0), ops.WholePixels(), ops.Rotate(max_deg=(deg, deg), step=None))
     recipe = Recipe(border="constant", fill=fill, ops=[*turned, ops.CenterCrop(size=40)])

@@ -116,7 +116,7 @@ def _resize(found: Findings, one: Any) -> None:
 
 
 def _aligns(one: Any, look: Look) -> bool:
-    """Whether the middles of corner pixels stay: so they do unless they are told not to, or are looked up whole."""
+    """Whether the centres of corner pixels stay: by default, unless the nearest pixel is looked up."""
     return look.interpolation != "nearest" and one.flags.get("align_corners") is not False
 
 
