@@ -249,6 +249,16 @@ def test_geometry_and_what_it_shows_beyond() -> None:
 
 
 ROTATION = make("RandomRotation", degrees=[-9, 9], fill=0, interpolation=Mode.NEAREST, **WHOLE)
+SHIFT = make(
+    "RandomAffine",
+    degrees=[0.0, 0.0],
+    translate=(0.1, 0.2),
+    scale=None,
+    shear=None,
+    center=None,
+    fill=0,
+    interpolation=Mode.BILINEAR,
+)
 FLIP, SMALLER, SAME = (
     make("RandomHorizontalFlip", p=0.5),
     *(make("Resize", size=[side, side], interpolation=Mode.BILINEAR, antialias=True) for side in (80, 96)),
@@ -263,6 +273,8 @@ def test_what_was_resized_is_turned_in_whole_pixels() -> None:
     assert turned == [ops.WholePixels(), ops.Rotate(max_deg=(-9, 9), step=None), ops.CenterCrop(size=(80, 80))]
     assert found.notes == () and [row.verdict for row in found.rows] == ["exact"] * 4
     assert importers.from_torchvision(compose(CROP, ROTATION, SAME)).recipe.ops[1] == ops.WholePixels()
+    perhaps = importers.from_torchvision(compose(CROP, make("RandomApply", transforms=[ROTATION], p=0.5)))
+    assert [op.op for op in perhaps.recipe.ops] == ["random_resized_crop", "whole_pixels", "all_of"]
 
 
 @pytest.mark.parametrize(
@@ -271,9 +283,11 @@ def test_what_was_resized_is_turned_in_whole_pixels() -> None:
         (CROP, ROTATION, SMALLER),
         (FLIP, ROTATION, SMALLER),
         (CROP, ROTATION, ROTATION),
+        (CROP, ROTATION, make("RandomApply", transforms=[ROTATION], p=0.5)),
+        (CROP, ROTATION, make("RandomApply", transforms=[SHIFT], p=0.5)),
         (CROP, make("RandomPerspective", distortion_scale=0.3, p=0.5, fill=0, interpolation=Mode.BILINEAR), ROTATION),
     ],
-    ids=["resized later", "resized later alone", "turned twice", "projected before"],
+    ids=["resized later", "resized later alone", "turned twice", "perhaps", "moved perhaps", "projected before"],
 )
 def test_where_pixels_cannot_stay_whole_a_rotation_is_smooth_and_says_so(transforms: tuple[Any, ...]) -> None:
     found = importers.from_torchvision(compose(*transforms))
