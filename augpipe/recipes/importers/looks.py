@@ -28,27 +28,29 @@ def sides_of(made: Sequence[Op]) -> tuple[int, ...]:
 
 
 def keep_pixels_whole(made: list[Op], rows: list["Row"]) -> None:
-    """Have the one transform that looks up the nearest pixel of what was resized before do so, by an op before it.
+    """Have a transform that looks up the nearest pixel of what was resized before do so, by an op before it.
 
-    Nothing behind it may look between pixels, and nothing else may bend or project.
+    Nothing behind it may look up anything, and nothing else may bend or project.
     """
-    at = [place for place, row in enumerate(rows) if row.look and row.look.interpolation == "nearest"]
-    if len(at) != 1 or any(inner.is_lens or inner.is_projective for op in made for inner in op.flat):
+    at = next((at for at, row in enumerate(rows) if row.look and row.look.interpolation == "nearest"), None)
+    if at is None or any(inner.is_lens or inner.is_projective for op in made for inner in op.flat):
         return
-    first = _place_of(made, rows[at[0]])
+    first = _place_of(made, rows[at])
     if first is None or not any(op.is_crop for op in made[:first]):
         return
-    for later in rows[at[0] + 1 :]:
+    for later in rows[at + 1 :]:
         place = _place_of(made, later) if later.look else None
         if place is not None and not (isinstance(made[place], ops.Resize) and _keeps_sides(made, place)):
             return
     whole = ops.WholePixels()
     made.insert(first, whole)
-    rows[at[0]] = replace(rows[at[0]], ops=(whole, *rows[at[0]].ops))
+    rows[at] = replace(rows[at], ops=(whole, *rows[at].ops))
 
 
 def _place_of(made: list[Op], row: "Row") -> int | None:
-    return next((place for place, op in enumerate(made) if any(op is own for own in row.ops)), None)
+    """Of the op that is the row's, or holds it."""
+    own = {id(inner) for op in row.ops for inner in op.flat}
+    return next((place for place, op in enumerate(made) if any(id(inner) in own for inner in op.flat)), None)
 
 
 def _keeps_sides(made: list[Op], place: int) -> bool:
