@@ -96,23 +96,68 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize("waits", [True, False], ids=["while it waits", "in the loop"])
 def test_ctrl_c_in_the_middle_of_an_epoch_leaves_no_thread_behind(waits: bool) -> None:
     code = LISTEN + START + f"is_slow = {waits}\n" + LONG
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-W", "error", "-c", code],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "running 2\n"
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=TIMEOUT_S)
-    finally:
-        process.kill()
-        process.wait()
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "running 2\n"
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=TIMEOUT_S)
+        finally:
+            process.kill()
     assert (process.returncode, err) == (0, "")
     assert out.splitlines() == ["interrupted 0", "again 2 0"]
+
+
+EVERYWHERE = """
+import faulthandler, linecache
+
+def is_interrupted(place):  # at one step of the Python code that gives two batches, while two are made ahead
+    loader.set_epoch(0)
+    batches = iter(loader)
+    next(batches)
+    left, where = place, ""
+    def trace(frame, event, argument):
+        nonlocal left, where
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip()
+        if event != "call" and not line.startswith("with "):  # Python lets nothing come between a block and its exit
+            left -= 1
+            if left == 0:
+                where = f"{frame.f_code.co_filename}:{frame.f_lineno}, {event}: {line}"
+                raise KeyboardInterrupt
+        return trace
+    faulthandler.dump_traceback_later(20, exit=True)
+    sys.settrace(trace)
+    try:
+        next(batches), next(batches)
+    except KeyboardInterrupt:
+        pass
+    except BaseException as problem:
+        print(repr(problem), where)
+    finally:
+        sys.settrace(None)
+    del batches
+    if num_threads():
+        print("threads are left", where)
+    faulthandler.cancel_dump_traceback_later()
+    return left <= 0
+
+loader = make()
+place = 1
+while is_interrupted(place):
+    place += 1
+print(place > 100)
+"""
+
+
+def test_ctrl_c_at_any_step_ends_a_pass_and_its_threads() -> None:
+    ended = run_python(START + EVERYWHERE)
+    assert (ended.stdout, ended.stderr) == ("True\n", "")
 
 
 def test_ctrl_c_without_a_handler_ends_the_process() -> None:
