@@ -19,13 +19,15 @@ _open_pools: "weakref.WeakSet[WorkerPool]" = weakref.WeakSet()
 class WorkerPool:
     """Threads that take the task with the lowest priority first; tasks handle their own errors.
 
-    A thread refers to the pool alone, so whoever owns the pool can be collected, and closes it then.
+    A thread refers to the pool alone, so whoever owns the pool can be collected, and closes it then. The lock is
+    entered by itself, in C: after Ctrl-C within a Condition's own entrance, in Python, it would be held for good.
     """
 
     def __init__(self, num_threads: int) -> None:
         self._tasks: list[tuple[tuple[int, int], int, Callable[[], None]]] = []
         self._order = itertools.count()
-        self._wake = threading.Condition()
+        self._lock = threading.RLock()
+        self._wake = threading.Condition(self._lock)
         self._closed = False
         self._threads: list[threading.Thread] = []
         _open_pools.add(self)
@@ -37,7 +39,7 @@ class WorkerPool:
 
     def grow_to(self, num_threads: int) -> None:
         """Start threads until there are so many; once the pool is closed nothing is started."""
-        with self._wake:
+        with self._lock:
             while len(self._threads) < num_threads and not self._closed:
                 name = f"augpipe-{len(self._threads)}"
                 thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -56,14 +58,14 @@ class WorkerPool:
 
     def submit(self, priority: tuple[int, int], task: Callable[[], None]) -> None:
         """Queue a task; once the pool is closed it is dropped."""
-        with self._wake:
+        with self._lock:
             if not self._closed:
                 heapq.heappush(self._tasks, (priority, next(self._order), task))
                 self._wake.notify()
 
     def close(self) -> None:
         """Drop what is queued, let what is running finish, and end the threads."""
-        with self._wake:
+        with self._lock:
             self._closed = True
             self._wake.notify_all()
         if threading.current_thread() in self._threads:
@@ -75,14 +77,15 @@ class WorkerPool:
 
     def abandon(self) -> None:
         """What `close` is in a forked process: the threads are not there, and the lock may be held by one of them."""
-        self._wake = threading.Condition()
+        self._lock = threading.RLock()
+        self._wake = threading.Condition(self._lock)
         self._closed = True
         self._threads = []
         self._tasks = []
 
     def _work(self) -> None:
         while True:
-            with self._wake:
+            with self._lock:
                 while not self._tasks and not self._closed:
                     self._wake.wait()
                 if self._closed:

@@ -15,6 +15,7 @@ from augpipe.cache.pixels import SeenSizes
 from augpipe.cache.row_indexes import RowIndexes
 from augpipe.decoding.decoded_pixels import LocatedPixels
 from augpipe.mixed_labels import MixedLabels
+from augpipe.native.latch import Latch
 from augpipe.pipeline.blocks import Request
 from augpipe.pipeline.load_times import PassClock, Work
 from augpipe.pipeline.stored_image import StoredImage
@@ -140,7 +141,7 @@ class BatchInProgress:
     dali_s: float = 0.0
     """While DALI was busy with it."""
     lock: threading.Lock = field(default_factory=threading.Lock)
-    done: threading.Event = field(default_factory=threading.Event)
+    done: Latch = field(default_factory=Latch)
 
     @property
     def num_own(self) -> int:

@@ -1,7 +1,8 @@
 """A point on a collective's way that others wait for, on the host and on a GPU's streams."""
 
-from threading import Event
 from typing import Any
+
+from augpipe.native.latch import Latch
 
 
 class Mark:
@@ -11,7 +12,7 @@ class Mark:
     """
 
     def __init__(self) -> None:
-        self._is_queued = Event()
+        self._is_queued = Latch()
         self._event: Any = None
 
     def set(self, stream: Any = None) -> None:

@@ -115,7 +115,7 @@ def test_ctrl_c_in_the_middle_of_an_epoch_leaves_no_thread_behind(waits: bool) -
 
 
 EVERYWHERE = """
-import faulthandler, linecache
+import faulthandler, inspect, linecache
 
 def is_interrupted(place):  # at one step of the Python code that gives two batches, while two are made ahead
     loader.set_epoch(0)
@@ -125,7 +125,8 @@ def is_interrupted(place):  # at one step of the Python code that gives two batc
     def trace(frame, event, argument):
         nonlocal left, where
         line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip()
-        if event != "call" and not line.startswith("with "):  # Python lets nothing come between a block and its exit
+        is_left = event == "return" and frame.f_code.co_flags & inspect.CO_GENERATOR  # its blocks would not end
+        if event != "call" and not is_left and not line.startswith("with "):  # nothing comes between it and its exit
             left -= 1
             if left == 0:
                 where = f"{frame.f_code.co_filename}:{frame.f_lineno}, {event}: {line}"
