@@ -86,7 +86,8 @@ def explain(
         rate_alone=step.rate_alone,
         stages=(*stages, Stage(name="consumer", share=used, rate_if_free=rates["consumer"])),
         bottleneck=bottleneck,
-        advice=_sentence(bottleneck, share, advised, expected / loop.images_per_s, trials),
+        advice=_sentence(bottleneck, share, advised, expected / loop.images_per_s, trials)
+        + _much_better(tried, expected, loop.images_per_s),
         command=None if advised is None else advised.command,
         change={} if advised is None else advised.arguments,
         expected_rate=expected,
@@ -184,9 +185,12 @@ def _cpu_s(times: LoadTimes) -> float:
     return times.cores / times.images_per_s
 
 
-def _advised(tried: Mapping[Change, float], step: Step, trials: Trials) -> tuple[Change | None, float]:
-    """The change that is worth it, when tried again too, and the rate with it; or none, and the rate as it is."""
-    rates, again = dict(tried), set[Change]()
+def _advised(rates: dict[Change, float], step: Step, trials: Trials) -> tuple[Change | None, float]:
+    """The change that is worth it, when tried again too, and the rate with it; or none, and the rate as it is.
+
+    `rates` is then right of what was tried again.
+    """
+    again = set[Change]()
     while (best := _best(rates, step.loop.images_per_s)) is not None and best not in again:
         gains = [step.gain(best, best.times, step.alone)]
         for _ in range(NUM_AGAIN):
@@ -204,6 +208,14 @@ def _best(tried: Mapping[Change, float], rate: float) -> Change | None:
         return None
     enough = min(ENOUGH * rate, max(PREFERRED * most, WORTH_IT * rate))
     return next(change for change, expected in tried.items() if expected >= enough)
+
+
+def _much_better(tried: Mapping[Change, float], expected: float, rate: float) -> str:
+    """A second sentence, where the best of what was tried asks for more than what is advised, and gives far more."""
+    best = max(tried, key=lambda change: tried[change], default=None)
+    if best is None or tried[best] < ENOUGH * expected:
+        return ""
+    return f" More would come of this: {best.text}. About {tried[best] / rate:.2g}x{best.when}."
 
 
 def _sentence(bottleneck: str, share: float, change: Change | None, gain: float, trials: Trials) -> str:

@@ -311,10 +311,19 @@ def test_what_is_advised_is_tried_again_in_turn_with_the_loader_as_it_is() -> No
     tried = {one: step.after(one, one.times.images_per_s / 1000.0) for one in (lucky, sound)}
     found, expected = explain._advised(tried, step, Runs(1000.0, 1000.0, 500.0, 1200.0))
     assert found is sound and expected == pytest.approx(1300.0), "the median of 1.3, 1.6 and 1.25"
+    assert tried[lucky] == pytest.approx(1050.0), "what was tried again is put right"
     first, better = change(1600.0, 1200.0, 1300.0, text="a"), change(2500.0, 2400.0, 2300.0, text="b")
     found, expected = explain._advised({first: 1600.0, better: 2500.0}, step, Runs(*[1000.0] * 4))
     assert found is better and expected == pytest.approx(2400.0), "once the first is no longer enough"
     assert explain._advised({}, step, Runs()) == (None, 1000.0)
+
+
+def test_what_gives_far_more_than_what_is_advised_is_named_too() -> None:
+    first, later, small = change(1600.0, text="first"), change(9000.0, text="later"), change(2000.0, text="small")
+    said = explain._much_better({first: 1600.0, later: 9000.0, small: 2000.0}, 1600.0, 1000.0)
+    assert said == " More would come of this: later. About 9x."
+    assert explain._much_better({first: 1600.0, small: 2000.0}, 1600.0, 1000.0) == ""
+    assert explain._much_better({}, 1000.0, 1000.0) == ""
 
 
 def test_a_later_epoch_is_held_against_the_pass_whose_files_may_have_been_read_for_the_first_time() -> None:
