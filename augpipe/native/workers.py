@@ -1,4 +1,4 @@
-"""A handful of threads that run tasks by priority and never outlive their owner."""
+"""A handful of threads that run tasks by priority and never outlive their owner, and what waits for a task."""
 
 import atexit
 import heapq
@@ -9,11 +9,40 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from augpipe.native.control_groups import cpu_quota
 
 _open_pools: "weakref.WeakSet[WorkerPool]" = weakref.WeakSet()
+
+
+class Latch:
+    """What `threading.Event` is, for something that happens once.
+
+    An event is written in Python: a KeyboardInterrupt within its `wait` raises a RuntimeError of its own, or leaves its
+    lock held for good. A lock is taken and given back in C, where no signal is looked at.
+    """
+
+    def __init__(self) -> None:
+        self._closed = threading.Lock()
+        self._closed.acquire()
+
+    def set(self) -> None:
+        """Pass it; a second time nothing happens."""
+        with suppress(RuntimeError):
+            self._closed.release()
+
+    def is_set(self) -> bool:
+        """Whether it was passed."""
+        return not self._closed.locked()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until it is passed; returns False where that took longer than `timeout_s`."""
+        is_passed = self._closed.acquire(timeout=-1 if timeout_s is None else timeout_s)
+        if is_passed:
+            self._closed.release()
+        return is_passed
 
 
 class WorkerPool:

@@ -15,7 +15,7 @@ from augpipe.cache.pixels import SeenSizes
 from augpipe.cache.row_indexes import RowIndexes
 from augpipe.decoding.decoded_pixels import LocatedPixels
 from augpipe.mixed_labels import MixedLabels
-from augpipe.native.latch import Latch
+from augpipe.native.workers import Latch
 from augpipe.pipeline.blocks import Request
 from augpipe.pipeline.load_times import PassClock, Work
 from augpipe.pipeline.stored_image import StoredImage

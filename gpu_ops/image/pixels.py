@@ -109,7 +109,7 @@ def round_to_bfloat16(bits, out):
 
 @leaf
 def float16_bits(value, word):
-    """The 16 bits of the float16 nearest to a float32, and to its uint32 bits; halves to even, a NaN without its bits."""
+    """The 16 bits of the float16 nearest to a float32, given with its uint32 bits; halves to even, one NaN for all."""
     magnitude = word & np.uint32(0x7FFFFFFF)
     odd = (magnitude >> np.uint32(13)) & np.uint32(1)
     bits = np.uint32(np.uint32(magnitude - REBIAS + np.uint32(0xFFF) + odd) >> np.uint32(13))

@@ -13,7 +13,7 @@ HALVES = np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float32).v
 BITS = {
     "any": RNG.integers(0, 2**32, 2_000_000, dtype=np.uint32),
     "float16s, halves between two, and next to them": (
-        HALVES[:, None].astype(np.int64) + [-0x1001, -0x1000, -0xFFF, -1, 0, 1, 0xFFF, 0x1000, 0x1001]
+        HALVES[:, None].astype(np.int64) + np.array([-0x1001, -0x1000, -0xFFF, -1, 0, 1, 0xFFF, 0x1000, 0x1001])
     ).astype(np.uint32),
     "float16's subnormal numbers and below": RNG.integers(100 << 23, 115 << 23, 1_000_000, dtype=np.uint32),
     "float32's subnormal numbers": RNG.integers(0, 1 << 23, 10_000, dtype=np.uint32),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from augpipe.native.latch import Latch
+from augpipe.native.workers import Latch
 
 
 class Mark:

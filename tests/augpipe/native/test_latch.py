@@ -2,7 +2,7 @@
 
 import threading
 
-from augpipe.native.latch import Latch
+from augpipe.native.workers import Latch
 
 
 def test_a_latch_is_passed_once_for_all() -> None:

@@ -476,7 +476,7 @@ class Annotated(Files):
 stack = ArraySource(rng.integers(0, 256, (8, 40, 50, 3), np.uint8), np.arange(8) % 2)
 normal, mixing = [ops.RandomResizedCrop(size=32), ops.Normalize()], [ops.MixUp()]
 for source in (Files("JPEG"), Files("PNG"), stack):
-    for dtype in ("float32", "uint8", "bfloat16"):
+    for dtype in ("float32", "uint8", "bfloat16", "float16"):
         some = normal[:1] if dtype == "uint8" else normal
         for steps in ([], [ops.Gamma(), ops.Sharpness(), ops.BoxBlur()]):
             for mix in ([], mixing):
