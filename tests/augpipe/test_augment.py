@@ -360,3 +360,14 @@ def test_a_format_of_torch_is_told_for_arrays_when_they_come() -> None:
     assert transform(torch.from_numpy(RGB)).dtype == torch.bfloat16
     with pytest.raises(ValueError, match='dtype="bfloat16" needs framework="torch"'):
         transform(RGB)
+
+
+def test_one_image_is_not_delayed_by_asking_how_many_cores_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[None] = []
+    monkeypatch.setattr("augpipe.augment.num_usable_cores", lambda: asked.append(None) or 2)  # reads several files
+    augment = Augment(CENTRE)
+    augment(RGB)
+    augment([GRAY])
+    assert not asked
+    augment([RGB, GRAY])
+    assert asked
