@@ -263,8 +263,8 @@ class Augment:
         return named_results(checked, made, made_images, bbox_format, options)
 
     def _on_host(self, given: Images, made: Plan, form: OutputFormat) -> list[Any]:
-        in_worker = torch_worker_seed() is not None
-        num_threads = self._num_threads or (1 if in_worker else num_usable_cores())
+        is_alone = len(given.items) == 1 or torch_worker_seed() is not None
+        num_threads = self._num_threads or (1 if is_alone else num_usable_cores())  # asking takes 0.2 ms
         return self._host.render(given, made, form, num_threads)
 
     def _on_device(self, given: Images, sample_ids: npt.ArrayLike | None, epoch: int, plan: Plan | None) -> Any:
