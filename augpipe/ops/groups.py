@@ -26,6 +26,8 @@ Weights = Annotated[
     told("must be a list of finite numbers of at least 0, one for each of ops: {name}=[1.0, 2.0]"),
 ]
 
+NOBODY = np.zeros(0, np.int64)
+
 
 class Identity(Op):
     """Change nothing: a choice of `OneOf`."""
@@ -44,6 +46,27 @@ class OfSome(NamedTuple):
     rows: Int
     """Which ones, in order."""
     drawn: Drawn
+
+
+class ForNobody:
+    """What the ops of a group draw and do where they change no image of a batch.
+
+    Of one image most ops are such; what they draw is always the same then, and so are steps that depend on that alone.
+    """
+
+    def __init__(self) -> None:
+        self.drawn: dict[str, Drawn] = {}
+        self._steps: dict[str, list[ColourStep] | None] = {}
+
+    def steps_of(self, key: str, op: Op, drawn: Drawn) -> list[ColourStep] | None:
+        """The steps of colour that the op under that name adds to a frame; None where it does anything else to it."""
+        if key not in self._steps:
+            frame = Frame(NOBODY, NOBODY)
+            before = vars(frame).copy()
+            op.apply(frame, drawn)
+            does_more = any(before[name] is not value for name, value in vars(frame).items() if name != "steps")
+            self._steps[key] = None if does_more else frame.steps
+        return self._steps[key]
 
 
 class Group(Op):
@@ -92,8 +115,16 @@ class Group(Op):
         rows = _rows_of_each(applied)
         drawn: Drawn = {"applied": applied}
         for (key, op), own, own_words in zip(self.keyed, rows, self.words_of_each(words, rows), strict=True):
-            drawn[key] = OfSome(own, op.draw(own_words, PartOfFrame(frame, own)))
+            known = None if len(own) else self.for_nobody.drawn.get(key)
+            drawn[key] = OfSome(own, known or op.draw(own_words, PartOfFrame(frame, own)))
+            if not len(own):
+                self.for_nobody.drawn[key] = drawn[key].drawn
         return drawn
+
+    @cached_property
+    def for_nobody(self) -> "ForNobody":
+        """What is known of ops that change no image."""
+        return ForNobody()
 
     def words_of_each(self, words: RandomWords, rows: list[Int]) -> list[RandomWords]:
         """The random words of each op, for the `rows` that it is applied to."""
@@ -105,15 +136,18 @@ class Group(Op):
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         for key, op in self.keyed:
-            frame.steps = self.applied_to_some(op, frame, drawn[key], at=len(frame.steps))
+            frame.steps = self.applied_to_some(key, op, frame, drawn[key], at=len(frame.steps))
 
-    def applied_to_some(self, op: Op, frame: Frame, own: "OfSome", at: int) -> list[ColourStep]:
+    def applied_to_some(self, key: str, op: Op, frame: Frame, own: "OfSome", at: int) -> list[ColourStep]:
         """The frame's steps of colour after an op was applied to some images, with its own from place `at` on."""
-        part = PartOfFrame(frame, own.rows)
-        part.steps = frame.steps[:at]
-        op.apply(part, own.drawn)
+        added = None if len(own.rows) else self.for_nobody.steps_of(key, op, own.drawn)
+        if added is None:
+            part = PartOfFrame(frame, own.rows)
+            part.steps = frame.steps[:at]
+            op.apply(part, own.drawn)
+            added = part.steps[at:]
         steps = list(frame.steps)
-        for place, step in enumerate(part.steps[at:], start=at):
+        for place, step in enumerate(added, start=at):
             if place == len(steps):
                 steps.append(ColourStep.none(frame.num))
             steps[place].put(own.rows, step)
@@ -173,7 +207,7 @@ class OneOf(Group):
         """Ops that never meet in one image share their places in its program of colours."""
         first = len(frame.steps)
         for key, op in self.keyed:
-            frame.steps = self.applied_to_some(op, frame, drawn[key], at=first)
+            frame.steps = self.applied_to_some(key, op, frame, drawn[key], at=first)
 
 
 class SomeOf(Group):
