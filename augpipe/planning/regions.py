@@ -22,6 +22,8 @@ ROUNDING = 2.0**-16
 NOTHING = np.zeros(2)
 """The displacements where nothing bends."""
 
+LENS = ("k1", "k2", "k3", "p1", "p2")
+
 LARGEST_EXACT = 2.0**22
 """Beyond this many pixels float32 does not tell neighbouring taps apart well enough to bound them."""
 
@@ -80,16 +82,20 @@ def _taps(rows: Rows, height: int, width: int) -> tuple[Float, Float]:
             rows[projected], sides[projected], along, 0.5 * (width - 1), 0.5 * (height - 1)
         )
     u, v = points.reshape(len(rows), 2, num_points**2).swapaxes(0, 1)
-    k1, k2, k3, p1, p2 = (rows[name].astype(np.float64)[:, None] for name in ("k1", "k2", "k3", "p1", "p2"))
     with np.errstate(all="ignore"):  # what overflows is not bounded, and is taken whole
         r2 = u * u + v * v
-        gain = radial_gain.py_func(r2, k1, k2, k3)
-        bent_u, bent_v = distort.py_func(u, v, r2, gain, p2, p1), distort.py_func(v, u, r2, gain, p1, p2)
-        seen = linear[:, :, :1] * bent_u[:, None] + linear[:, :, 1:] * bent_v[:, None]
-        summed, curvature = _limits(r2.max(axis=1, keepdims=True), k1, k2, k3, p1, p2)
-        if len(projected):
-            lens = (coefficient[projected] for coefficient in (k1, k2, k3, p1, p2))
-            summed[projected] = np.where(is_in_front, _limits(terms[0] ** 2, *lens)[0] * terms[1], np.inf)
+        most_r2 = r2.max(axis=1, keepdims=True)
+        if has_lens.any():
+            k1, k2, k3, p1, p2 = lens = [rows[name].astype(np.float64)[:, None] for name in LENS]
+            gain = radial_gain.py_func(r2, k1, k2, k3)
+            u, v = distort.py_func(u, v, r2, gain, p2, p1), distort.py_func(v, u, r2, gain, p1, p2)
+            summed, curvature = _limits(most_r2, *lens)
+            if len(projected):
+                own = (coefficient[projected] for coefficient in lens)
+                summed[projected] = np.where(is_in_front, _limits(terms[0] ** 2, *own)[0] * terms[1], np.inf)
+        else:
+            summed, curvature = np.sqrt(most_r2), NOTHING[:1]
+        seen = linear[:, :, :1] * u[:, None] + linear[:, :, 1:] * v[:, None]
         least, most = displacements(rows) if rows["field"].any() else (NOTHING, NOTHING)
         scale = np.sqrt((linear**2).sum(axis=2))
         offset = _columns(rows, "offset_x", "offset_y") - 0.5
