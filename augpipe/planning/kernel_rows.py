@@ -137,15 +137,16 @@ def _reach(
 ) -> npt.NDArray[np.float64]:
     """(B, 2): how far from `offset_x` and `offset_y` a tap can lie, in source pixels; never too little."""
     half = 0.5 * np.stack([rows["out_width"], rows["out_height"]], axis=1)
-    extent = np.matmul(np.abs(rows["before"]), half[:, :, None])[:, :, 0]
-    if moves:
-        extent = moved_extent(rows, extent, half)
-    lens = np.abs(rows["lens"])
-    r2 = (extent**2).sum(axis=1)
-    gain = 1.0 + r2 * (lens[:, 0] + r2 * (lens[:, 1] + r2 * lens[:, 2]))
-    bent = extent * gain[:, None] + (3.0 * (lens[:, 3] + lens[:, 4]) * r2)[:, None]
-    direct = np.matmul(np.abs(np.matmul(linear, rows["before"])), half[:, :, None])[:, :, 0]
-    reach = np.where(has_lens[:, None], np.matmul(np.abs(linear), bent[:, :, None])[:, :, 0], direct)
+    reach = np.matmul(np.abs(np.matmul(linear, rows["before"])), half[:, :, None])[:, :, 0]
+    if has_lens.any():
+        extent = np.matmul(np.abs(rows["before"]), half[:, :, None])[:, :, 0]
+        if moves:
+            extent = moved_extent(rows, extent, half)
+        lens = np.abs(rows["lens"])
+        r2 = (extent**2).sum(axis=1)
+        gain = 1.0 + r2 * (lens[:, 0] + r2 * (lens[:, 1] + r2 * lens[:, 2]))
+        bent = extent * gain[:, None] + (3.0 * (lens[:, 3] + lens[:, 4]) * r2)[:, None]
+        reach = np.where(has_lens[:, None], np.matmul(np.abs(linear), bent[:, :, None])[:, :, 0], reach)
     furthest: npt.NDArray[np.float64] = reach + np.stack([table["support_x"], table["support_y"]], axis=1) + 1.0
     return furthest
 
@@ -158,20 +159,19 @@ def _bound(
     reach: npt.NDArray[np.float64],
 ) -> None:
     """Which pixels exist to the sampler, and whether any tap can lie outside them."""
-    border = rows["border"]
-    context = border == BORDERS.index("context")
-    inside = np.ones(len(rows), np.bool_)
-    for axis, (name, length) in enumerate((("x", "width"), ("y", "height"))):
-        last = np.ceil(rows[length] / factor) - 1.0
-        low = np.where(context, 0.0, np.floor(rows["crop"][:, axis] / factor + ROUNDING_PX))
-        high = np.where(context, last, np.ceil(rows["crop"][:, axis + 2] / factor - ROUNDING_PX) - 1.0)
-        low = np.clip(low, 0.0, last)
-        high = np.clip(high, low, last)
-        origin = rows["origin"][:, axis] / factor
-        table[f"origin_{name}"] = origin
-        table[f"low_{name}"], table[f"high_{name}"] = low - origin, high - origin
-        furthest = centre[:, axis] - reach[:, axis], centre[:, axis] + reach[:, axis]
-        inside &= (furthest[0] >= low - origin) & (furthest[1] <= high - origin)
+    border, scale = rows["border"], factor[:, None]
+    context = (border == BORDERS.index("context"))[:, None]
+    last = np.ceil(np.stack([rows["width"], rows["height"]], axis=1) / scale) - 1.0
+    crop, origin = rows["crop"] / scale, rows["origin"] / scale
+    low = np.where(context, 0.0, np.floor(crop[:, :2] + ROUNDING_PX))
+    high = np.where(context, last, np.ceil(crop[:, 2:] - ROUNDING_PX) - 1.0)
+    low = np.clip(low, 0.0, last)
+    high = np.clip(high, low, last) - origin
+    low -= origin
+    for axis, name in enumerate("xy"):
+        table[f"origin_{name}"] = origin[:, axis]
+        table[f"low_{name}"], table[f"high_{name}"] = low[:, axis], high[:, axis]
+    inside = ((centre - reach >= low) & (centre + reach <= high)).all(axis=1)
     table["reflects"] = np.where(inside, 0, GOES_ON[border])
     fills = np.where(border == BORDERS.index("sharp"), SHARP, border == BORDERS.index("constant"))
     table["is_constant"] = np.where(inside, 0, fills)
