@@ -40,7 +40,7 @@ class HostTransform:
             self._has_met_files = True
             background.start([decoder_overloads(None)])  # libjpeg-turbo decodes until it is compiled
         may_scale = np.array([image.may_scale for image in stored], np.bool_)
-        factors = np.where(may_scale, dct_factors(plan.views), 1)
+        factors = np.where(may_scale, dct_factors(plan.views) if may_scale.any() else 1, 1)
         tables = [kernel_rows(rows, factors) for rows in plan.views]
         views = [_View(rows, view.out_size, form) for rows, view in zip(plan.views, plan.recipe.all_views, strict=True)]
 
