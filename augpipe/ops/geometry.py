@@ -133,6 +133,8 @@ class QuarterTurn(Op):
         told("must be a list of some of 0, 1, 2 and 3: {name}=[1, 3] for a quarter either way"),
     ] = (0, 1, 2, 3)
     """Right angles to choose from, anticlockwise as seen."""
+    swaps_sides: bool = False
+    """Whether height and width change places with a quarter turn, in a view that keeps each image at its own size."""
     p: Probability = 1.0
     """How often one is chosen."""
 
@@ -159,7 +161,10 @@ class QuarterTurn(Op):
         return {"turns": np.where(words.happens(0, self.p), chosen, np.int8(0))}
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        frame.transform(affine.quarter_turns(drawn["turns"].astype(np.int64)))
+        turns = drawn["turns"].astype(np.int64)
+        frame.transform(affine.quarter_turns(turns))
+        if self.swaps_sides:
+            frame.swap_sides(turns % 2 == 1)
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         return f"turned {90 * int(drawn['turns'])}°" if drawn["turns"] else ""
@@ -169,6 +174,8 @@ class Transpose(SwitchOp):
     """Swap rows and columns about the centre, pixel by pixel; the frame keeps its shape."""
 
     op: Literal["transpose"] = "transpose"
+    swaps_sides: bool = False
+    """Whether height and width change places, too, in a view that keeps each image at its own size."""
 
     is_geometry = True
     formula = "shows at (x, y) what stood at (y, x), from the centre; the frame keeps its shape"
@@ -177,6 +184,8 @@ class Transpose(SwitchOp):
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         swapped = np.array([[0.0, 1.0], [1.0, 0.0]])
         frame.transform(np.where(drawn["applied"][:, None, None], swapped, np.eye(2)))
+        if self.swaps_sides:
+            frame.swap_sides(drawn["applied"])
 
 
 Magnification = Annotated[Range, FactorsWithin(0.05, 20.0)]

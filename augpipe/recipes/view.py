@@ -8,13 +8,31 @@ from typing import Annotated, ClassVar, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from augpipe.ops import Grayscale, KeepObjects, Op
+from augpipe.ops import (
+    CoarseDropout,
+    Downscale,
+    Erase,
+    Grayscale,
+    GridShuffle,
+    KeepObjects,
+    Op,
+    QuarterTurn,
+    Transpose,
+)
 from augpipe.ops.kinds import Ops
 from augpipe.ops.op import Beyond, bends_in_turn, keyed
 from augpipe.ops.resizes import left_unlike, one_size
 from augpipe.ops.sized_crops import PlacedCrop
 from augpipe.validation.models import Checked
 from augpipe.validation.written import written
+
+OF_OUTPUT = (CoarseDropout, Downscale, Erase, GridShuffle)
+"""What is drawn within the sides of the output."""
+
+
+def swaps_sides(op: Op) -> bool:
+    """Whether height and width of an image may change places."""
+    return isinstance(op, QuarterTurn | Transpose) and op.swaps_sides
 
 
 class View(Checked):
@@ -63,11 +81,30 @@ class View(Checked):
                 f"{unlike.op} draws a size for each image, and no op behind it makes them one, as a batch needs. Put "
                 "RandomCrop(size=..., pad_if_needed=True) behind it, or another crop or Resize."
             )
+        self._check_swaps()
         kinds = Counter(op.op for op in self.ops)
         for kind in ("color_cast", "vignette", "normalize"):
             if kinds[kind] > 1:
                 raise ValueError(f"a view takes one {kind} and this one holds {kinds[kind]}. Keep one.")
         return self
+
+    def _check_swaps(self) -> None:
+        """Sides are known where something is drawn within them, and those of a batch are alike."""
+        swaps = [place for place, op in enumerate(self.ops) if any(swaps_sides(inner) for inner in op.flat)]
+        if not swaps:
+            return
+        name = self.ops[swaps[-1]].op
+        if self.crops:
+            raise ValueError(
+                f"{name} swaps sides, and {self.crops[0].op} makes images of one size: with swaps_sides=True an image "
+                f"keeps its own. Leave out swaps_sides, or {self.crops[0].op}."
+            )
+        drawn = [inner.op for op in self.ops[: swaps[-1]] for inner in op.flat if isinstance(inner, OF_OUTPUT)]
+        if drawn:
+            raise ValueError(
+                f"{drawn[0]} is drawn within the output, whose sides {name} swaps behind it. Put {name} before "
+                f"{drawn[0]}, or leave out swaps_sides."
+            )
 
     def _check_bends(self) -> None:
         for acting in sorted(bends_in_turn(self.ops), key=lambda acting: [op.op for op in acting]):

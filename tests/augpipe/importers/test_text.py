@@ -316,9 +316,9 @@ def test_jpeg_files_of_each_library() -> None:
         ("v2.Compose([v2.JPEG((5, 80)), v2.RandomHorizontalFlip()])", ops.JpegCompression(quality=(5, 80), p=1)),
         (
             "A.Compose([A.ImageCompression(quality_lower=75, quality_upper=90, p=0.2)])",
-            ops.JpegCompression(quality=(75, 90), p=0.2),
+            ops.JpegCompression(quality=(75, 90), blue_first=True, p=0.2),
         ),
-        ("A.Compose([A.ImageCompression(quality_range=(0, 9))])", ops.JpegCompression(quality=(1, 9), p=0.5)),
+        ("A.Compose([A.ImageCompression(quality_range=(0, 9))])", ops.JpegCompression(quality=(1, 9), blue_first=True, p=0.5)),
         ("K.AugmentationSequential(K.RandomJPEG(20.0, p=0.3))", ops.JpegCompression(quality=(30, 70), p=0.3)),
         ("K.AugmentationSequential(K.RandomJPEG((0.5, 60.5)))", ops.JpegCompression(quality=(1, 60), p=1)),
     ):
@@ -326,7 +326,7 @@ def test_jpeg_files_of_each_library() -> None:
         assert found.recipe.ops[0] == expected
         assert found.rows[0].verdict == ("exact" if "v2" in call else "near")
     first = "A.Compose([A.ImageCompression(75, 90, p=0.2)])"
-    assert importers.from_text(first, version="1").recipe.ops[0] == ops.JpegCompression(quality=(75, 90), p=0.2)
+    assert importers.from_text(first, version="1").recipe.ops[0] == ops.JpegCompression(quality=(75, 90), blue_first=True, p=0.2)
     with pytest.raises(
         ValueError, match=r"compression_type=75 is not mapped, 'jpeg' is; read version 1, where a quality"
     ):
