@@ -131,8 +131,8 @@ class MotionBlur(Op):
     direction: Annotated[Range, Within(-1.0, 1.0)] = (-1.0, 1.0)
     """Where the line lies: 0 about the pixel, 1 from it on, -1 up to it."""
     shifts: bool = True
-    """Whether the line is moved besides, by up to a quarter of its square along each axis; of `ends`, whether it is left
-    where they are, and not moved to the middle."""
+    """Whether the line is moved, by up to a quarter of its square along each axis; of `ends`, whether it stays where
+    they are, and is not moved to the middle."""
     line: Literal["angle", "ends"] = "angle"
     """What is drawn of a line: its angle and where it lies; or, as in albumentations 1, two different pixels of the
     square, its ends."""

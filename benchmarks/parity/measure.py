@@ -44,9 +44,9 @@ NUM_TURNS = 6
 """Outcomes of theirs that are compared, where some numbers cannot be fixed,"""
 NUM_OUTCOMES = 400
 """and of ours, among which is the one that is nearest."""
-NUM_OF_MANY, ROUNDS_OF_MANY = 40, 40
+NUM_OF_MANY, ROUNDS_OF_MANY = 200, 40
 """The same where choices are many, as a policy's: outcomes of theirs, and how often `NUM_OUTCOMES` of ours are made."""
-NEAR_LEVELS = 0.1
+NEAR_LEVELS = 0.5
 """The mean difference at which no nearer outcome is looked for."""
 OURS_PER_THEIRS = 2
 """Draws of ours for each of theirs: they cost less."""
@@ -98,7 +98,7 @@ def ask(library: str, folder: Path, cases: list[Asked], num_draws: int, images: 
     of_images = measured.digest([image.tobytes().hex() for image in (*images, *probes())])
     order, paths = [], []
     for case in cases:
-        num_turns = NUM_OF_MANY if case.how == "nearest of many" else NUM_TURNS
+        num_turns = NUM_OF_MANY if case.how.endswith("of many") else NUM_TURNS
         told = asdict(case) | {"num_draws": num_draws, "num_turns": num_turns}
         key = measured.digest([library, told, of_images])
         paths.append(made / f"{key}.npz")
@@ -144,10 +144,12 @@ def compared(how: str, found: importers.Imported, theirs: list[Pixels], images: 
 
 
 def as_compared(how: str, outcomes: Pixels, image: npt.NDArray[np.uint8]) -> Pixels:
-    """(n, ..., channels) outcomes as they are, or what was added to an image, each channel in order of size."""
+    """(n, ..., channels) outcomes as they are; or the levels of each channel in order of size, less those of the image
+    where something is added to it."""
     if "spread" not in how:
         return outcomes
-    return np.sort((outcomes - image).reshape(len(outcomes), -1, outcomes.shape[-1]), axis=1)
+    changed = outcomes - image if how == "spread" else outcomes
+    return np.sort(changed.reshape(len(outcomes), -1, outcomes.shape[-1]), axis=1)
 
 
 def nearest_of_ours(how: str, theirs: Pixels, found: importers.Imported, image: npt.NDArray[np.uint8]) -> Pixels:
@@ -155,7 +157,7 @@ def nearest_of_ours(how: str, theirs: Pixels, found: importers.Imported, image: 
     are further apart than `NEAR_LEVELS`."""
     shown = as_compared(how, theirs, image)
     chosen, apart = np.zeros_like(theirs), np.full(len(theirs), np.inf)
-    for seed in range(1, 1 + (ROUNDS_OF_MANY if how == "nearest of many" else 1)):
+    for seed in range(1, 1 + (ROUNDS_OF_MANY if how.endswith("of many") else 1)):
         outcomes = ours(found, image, NUM_OUTCOMES, seed)
         if outcomes.shape[1:] != theirs.shape[1:]:
             return outcomes

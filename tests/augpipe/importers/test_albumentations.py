@@ -633,7 +633,7 @@ def test_turns_are_the_same_where_frames_are_square_or_of_any_size(before: list[
 def test_a_version_says_whether_gray_gains_colour() -> None:
     hsv = one("HueSaturationValue", hue_shift_limit=[-18, 9], sat_shift_limit=30, val_shift_limit=[-5, 10])
     for version in ("1.3.1", "2.0.8"):
-        data = {"__version__": version, "transform": compose(hsv)}
+        data = {**compose(hsv), "__version__": version}
         (op,) = importers.from_albumentations(data).recipe.ops
         assert isinstance(op, ops.HueSaturationValue) and op.keeps_gray == (version == "2.0.8")
 
