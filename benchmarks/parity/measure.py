@@ -44,7 +44,7 @@ NUM_TURNS = 6
 """Outcomes of theirs that are compared, where some numbers cannot be fixed,"""
 NUM_OUTCOMES = 400
 """and of ours, among which is the one that is nearest."""
-NUM_OF_MANY, ROUNDS_OF_MANY = 200, 40
+NUM_OF_MANY, ROUNDS_OF_MANY = 100, 20
 """The same where choices are many, as a policy's: outcomes of theirs, and how often `NUM_OUTCOMES` of ours are made."""
 NEAR_LEVELS = 0.5
 """The mean difference at which no nearer outcome is looked for."""
