@@ -8,31 +8,14 @@ from typing import Annotated, ClassVar, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from augpipe.ops import (
-    CoarseDropout,
-    Downscale,
-    Erase,
-    Grayscale,
-    GridShuffle,
-    KeepObjects,
-    Op,
-    QuarterTurn,
-    Transpose,
-)
+from augpipe.ops import Grayscale, KeepObjects, Op
+from augpipe.ops.geometry import last_swap, within_swapped
 from augpipe.ops.kinds import Ops
 from augpipe.ops.op import Beyond, bends_in_turn, keyed
 from augpipe.ops.resizes import left_unlike, one_size
 from augpipe.ops.sized_crops import PlacedCrop
 from augpipe.validation.models import Checked
 from augpipe.validation.written import written
-
-OF_OUTPUT = (CoarseDropout, Downscale, Erase, GridShuffle)
-"""What is drawn within the sides of the output."""
-
-
-def swaps_sides(op: Op) -> bool:
-    """Whether height and width of an image may change places."""
-    return isinstance(op, QuarterTurn | Transpose) and op.swaps_sides
 
 
 class View(Checked):
@@ -90,20 +73,18 @@ class View(Checked):
 
     def _check_swaps(self) -> None:
         """Sides are known where something is drawn within them, and those of a batch are alike."""
-        swaps = [place for place, op in enumerate(self.ops) if any(swaps_sides(inner) for inner in op.flat)]
-        if not swaps:
+        swap = last_swap(self.ops)
+        if swap is None:
             return
-        name = self.ops[swaps[-1]].op
         if self.crops:
             raise ValueError(
-                f"{name} swaps sides, and {self.crops[0].op} makes images of one size: with swaps_sides=True an image "
-                f"keeps its own. Leave out swaps_sides, or {self.crops[0].op}."
+                f"{swap.op} swaps sides, and {self.crops[0].op} makes images of one size: with swaps_sides=True an "
+                f"image keeps its own. Leave out swaps_sides, or {self.crops[0].op}."
             )
-        drawn = [inner.op for op in self.ops[: swaps[-1]] for inner in op.flat if isinstance(inner, OF_OUTPUT)]
-        if drawn:
+        if drawn := within_swapped(self.ops):
             raise ValueError(
-                f"{drawn[0]} is drawn within the output, whose sides {name} swaps behind it. Put {name} before "
-                f"{drawn[0]}, or leave out swaps_sides."
+                f"{drawn} is drawn within the output, whose sides {swap.op} swaps behind it. Put {swap.op} before "
+                f"{drawn}, or leave out swaps_sides."
             )
 
     def _check_bends(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from augpipe import ops
 from augpipe.ops import Op
+from augpipe.ops.geometry import within_swapped
 from augpipe.ops.op import Beyond
 from augpipe.recipes.importers.albumentations_affine import (
     add_affine_of_imgaug,
@@ -27,7 +28,6 @@ from augpipe.recipes.importers.findings import (
     refused,
     same,
 )
-from augpipe.recipes.view import View
 from augpipe.validation.models import changed
 
 VERSIONS = ("1", "2")
@@ -449,9 +449,7 @@ def _swap_sides(found: Findings) -> None:
         return
     made: dict[int, Op] = {}
     swapped = [_swapping(op, made) for op in found.ops]
-    try:
-        View(ops=tuple(swapped))
-    except ValueError:  # what is drawn within the sides stands before
+    if within_swapped(swapped):
         return
     found.ops[:] = swapped
     for place, row in enumerate(found.rows):

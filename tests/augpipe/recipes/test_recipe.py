@@ -262,7 +262,7 @@ REFUSED = [
     ),
     (
         '[[ops]]\nop = "coarse_dropout"\n[[ops]]\nop = "quarter_turn"\nswaps_sides = true',
-        r"coarse_dropout is drawn within the output, .* Put quarter_turn before coarse_dropout, or leave out swaps_sides",
+        r"coarse_dropout is drawn within the output, .* Put quarter_turn before coarse_dropout, or leave out swaps",
     ),
     (
         '[[ops]]\nop = "center_crop"\n[[ops]]\nop = "random_resize"\n[[ops]]\nop = "pad"\nsize = 512',
