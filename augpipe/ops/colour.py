@@ -179,6 +179,10 @@ class Hue(Op):
         return f"hue {360 * drawn['turn']:+.0f}°" if drawn["turn"] else ""
 
 
+LEAST_CHROMA = 0.5
+"""The chroma, in levels, that whole levels round to none."""
+
+
 class HueSaturationValue(Op):
     """Shift hue, saturation and value of HSV, as albumentations does."""
 
@@ -189,6 +193,8 @@ class HueSaturationValue(Op):
     """Smallest and largest number that is added to the saturation, which is in 0..255 here."""
     value: Annotated[Range, Within(-255.0, 255.0)] = (-20.0, 20.0)
     """Smallest and largest number of levels that are added to the value, the largest of a pixel's channels."""
+    keeps_gray: bool = False
+    """Whether pixels without a colour get none, as in albumentations 2; else they turn reddish as saturation grows."""
     p: Probability = 0.5
     """How often the op is applied."""
 
@@ -197,7 +203,8 @@ class HueSaturationValue(Op):
     caption_text = "HSV {hue:+.2f}, {saturation:+.0f}, {value:+.0f}"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        frame.shift_hsv(drawn["hue"], drawn["saturation"] / 255.0, drawn["value"], self.changes(drawn))
+        least = LEAST_CHROMA if self.keeps_gray else 0.0
+        frame.shift_hsv(drawn["hue"], drawn["saturation"] / 255.0, drawn["value"], self.changes(drawn), least)
 
 
 class Grayscale(SwitchOp):

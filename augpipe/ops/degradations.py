@@ -47,6 +47,8 @@ class JpegCompression(Op):
         tuple[Quality, Quality], told("must be two whole qualities in 1..100: {name}=[smallest, largest]")
     ] = (50, 95)
     """Smallest and largest quality, as libjpeg counts it; each whole number between is as likely."""
+    blue_first: bool = False
+    """Whether red is compressed as blue, and blue as red: what OpenCV does to RGB, and so albumentations."""
     p: Probability = 0.5
     """How often the view is compressed."""
 
@@ -56,4 +58,9 @@ class JpegCompression(Op):
     caption_text = "JPEG {quality}"
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
+        swapped = np.broadcast_to(np.eye(4)[[2, 1, 0]], (frame.num, 3, 4))
+        if self.blue_first:
+            frame.combine_channels(swapped, drawn["applied"])
         frame.look_at_image(JPEG, drawn["quality"][:, None].astype(np.float64), drawn["applied"])
+        if self.blue_first:
+            frame.combine_channels(swapped, drawn["applied"])

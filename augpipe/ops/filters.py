@@ -131,7 +131,11 @@ class MotionBlur(Op):
     direction: Annotated[Range, Within(-1.0, 1.0)] = (-1.0, 1.0)
     """Where the line lies: 0 about the pixel, 1 from it on, -1 up to it."""
     shifts: bool = True
-    """Whether the line is moved besides, by up to a quarter of its square along each axis."""
+    """Whether the line is moved, by up to a quarter of its square along each axis; of `ends`, whether it stays where
+    they are, and is not moved to the middle."""
+    line: Literal["angle", "ends"] = "angle"
+    """What is drawn of a line: its angle and where it lies; or, as in albumentations 1, two different pixels of the
+    square, its ends."""
     p: Probability = 0.5
     """How often the view is smeared."""
 
@@ -140,6 +144,7 @@ class MotionBlur(Op):
         Number("degrees", neutral=None),
         Number("direction", neutral=None),
         Draw("shift", shape=(2,), num_words=2),
+        Draw("ends", np.int8, shape=(4,), num_words=4),
     )
     formula = "the mean along a line of pixels"
     inspect_text = "a line of {sizes[0]} to {sizes[1]} px, its angle and place"
@@ -147,11 +152,24 @@ class MotionBlur(Op):
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         shift = np.stack([words.uniform(4 + axis, -1.0, 1.0) for axis in range(2)], axis=1)
-        return super().draw(words, frame) | {"shift": shift if self.shifts else np.zeros_like(shift)}
+        drawn = super().draw(words, frame) | {"shift": shift if self.shifts else np.zeros_like(shift)}
+        return drawn | {"ends": self._ends(words, drawn["size_px"].astype(np.int64))}
+
+    def _ends(self, words: RandomWords, sides: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
+        """(n, 4) columns and rows of the pixels where lines begin and end; zeros where they are drawn by an angle."""
+        if self.line == "angle":
+            return np.zeros((len(words), 4), np.int8)
+        x, last_x, y = (words.integer(place, sides) for place in (6, 7, 8))
+        other_y = (y + 1 + words.integer(9, np.maximum(sides - 1, 1))) % sides
+        ends = np.stack([x, y, last_x, np.where(x == last_x, other_y, words.integer(9, sides))], axis=1)
+        return (ends if self.shifts else centred(ends, sides)).astype(np.int8)
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         sides = drawn["size_px"].astype(np.int64)
-        weights = line_weights(sides, np.deg2rad(drawn["degrees"]), drawn["direction"], drawn["shift"])
+        if self.line == "ends":
+            weights = drawn_line(sides, drawn["ends"].astype(np.int64))
+        else:
+            weights = line_weights(sides, np.deg2rad(drawn["degrees"]), drawn["direction"], drawn["shift"])
         frame.filter(CONVOLVE, sides, weights, self.changes(drawn))
 
 
@@ -165,8 +183,38 @@ def line_weights(sides: npt.NDArray[np.int64], angles: Float, direction: Float, 
     columns = half + np.cos(angles)[:, None] * along + shift[:, :1] * half / 2.0
     rows = half - np.sin(angles)[:, None] * along + shift[:, 1:] * half / 2.0
     columns, rows = (np.clip(np.rint(one), 0, sides[:, None] - 1).astype(np.int64) for one in (columns, rows))
-    weights: Float = np.zeros((len(sides), MAX_SIDE**2))
-    np.put_along_axis(weights, rows * sides[:, None] + columns, 1.0, axis=1)
+    return _alike(rows * sides[:, None] + columns)
+
+
+def centred(ends: npt.NDArray[np.int64], sides: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """(n, 4) ends in the middle of squares of (n,) sides; along an axis with an even number of pixels a line gets one
+    less, at the end with the larger number."""
+    pairs = ends.reshape(-1, 2, 2)
+    is_even = (pairs[:, 0] - pairs[:, 1]) % 2 != 0
+    pairs = pairs - np.stack([is_even & (pairs[:, 0] > pairs[:, 1]), is_even & (pairs[:, 1] > pairs[:, 0])], axis=1)
+    middle = pairs.sum(axis=1, keepdims=True) // 2
+    centred: npt.NDArray[np.int64] = (pairs - middle + (sides // 2)[:, None, None]).reshape(-1, 4)
+    return centred
+
+
+def drawn_line(sides: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> Float:
+    """(n, 49) weights of squares of (n,) sides: those of the pixels of Bresenham's line between (n, 4) ends are alike.
+
+    Halves are rounded towards the left end, as OpenCV's `line` rounds them.
+    """
+    ends = np.where((ends[:, 0] > ends[:, 2])[:, None], ends[:, [2, 3, 0, 1]], ends)
+    along = ends[:, 2:] - ends[:, :2]
+    num = np.abs(along).max(axis=1)[:, None]
+    parts = np.minimum(np.arange(MAX_SIDE), num) / np.maximum(num, 1)
+    rounded = np.sign(along)[:, :, None] * np.ceil(np.abs(along)[:, :, None] * parts[:, None] - 0.5 - 1e-9)
+    columns, rows = np.moveaxis(ends[:, :2, None] + rounded.astype(np.int64), 1, 0)
+    return _alike(rows * sides[:, None] + columns)
+
+
+def _alike(places: npt.NDArray[np.int64]) -> Float:
+    """(n, 49) weights that add up to 1 and are the same at (n, k) places."""
+    weights: Float = np.zeros((len(places), MAX_SIDE**2))
+    np.put_along_axis(weights, places, 1.0, axis=1)
     weights /= weights.sum(axis=1, keepdims=True)
     return weights
 

@@ -52,8 +52,8 @@ class Frame:
         self.num = num = len(heights)
         self.heights = heights
         self.widths = widths
-        self.out_heights = heights
-        self.out_widths = widths
+        self.out_heights = heights.copy()  # which some images' sides may be swapped in
+        self.out_widths = widths.copy()
         self.kept_heights = heights
         """The size in pixels, before any map, of the rectangle of the image."""
         self.kept_widths = widths
@@ -172,6 +172,11 @@ class Frame:
         else:
             self.before_lens = affine.compose(self.before_lens, matrix)
 
+    def swap_sides(self, swapped: Bool) -> None:
+        """Have height and width of the frame change places where (n,) `swapped` says so."""
+        heights, widths = self.out_heights, self.out_widths
+        self.out_heights, self.out_widths = np.where(swapped, widths, heights), np.where(swapped, heights, widths)
+
     def project(self, matrix: Float) -> None:
         """Change the image by an (n, 3, 3) map whose last row need not be (0, 0, 1)."""
         self.is_projective = True
@@ -187,7 +192,7 @@ class Frame:
     @property
     def final_sides(self) -> tuple[Int, Int]:
         """Heights and widths of the output, when all crops have acted; known before, for what is drawn within it."""
-        heights, widths = self.heights, self.widths
+        heights, widths = (self.heights, self.widths) if self.crops else (self.out_heights, self.out_widths)
         for op in self.crops:
             heights, widths = op.sides(heights, widths)
         return np.full(self.num, heights, np.int64), np.full(self.num, widths, np.int64)
@@ -278,9 +283,15 @@ class Frame:
         """Make each channel a sum over R, G, B and 1, by (n, 3, 4) `matrices`, kept within 0..255."""
         self.steps.append(ColourStep.of(MATRIX, matrices.reshape(-1, 12), applied))
 
-    def shift_hsv(self, turns: Float, saturations: Float, values: Float, applied: Bool) -> None:
-        """Add (n,) parts of a turn to the hue of HSV, parts of 1 to its saturation, and levels to its value."""
-        self.steps.append(ColourStep.of(HSV, np.stack([6.0 * turns, saturations, values], axis=1), applied))
+    def shift_hsv(
+        self, turns: Float, saturations: Float, values: Float, applied: Bool, least_chroma: float = 0.0
+    ) -> None:
+        """Add (n,) parts of a turn to the hue of HSV, parts of 1 to its saturation, and levels to its value.
+
+        The saturation of pixels whose largest and smallest channel are less than `least_chroma` levels apart stays.
+        """
+        least = np.full(len(turns), least_chroma)
+        self.steps.append(ColourStep.of(HSV, np.stack([6.0 * turns, saturations, values, least], axis=1), applied))
 
     def look_up_levels(self, tables: npt.NDArray[np.uint8], applied: Bool) -> None:
         """Replace the nearest level of each channel by that of (m, 256) `tables`, for the m images it is applied to."""

@@ -1,7 +1,7 @@
 """Flips, turns, stretches, shears and translations: maps of the cropped frame that keep parallels parallel."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -10,9 +10,11 @@ from pydantic import Field, model_validator
 
 from augpipe.gpu_ops.image import affine
 from augpipe.ops.common_ops import FactorOp, SwitchOp
+from augpipe.ops.degradations import Downscale
 from augpipe.ops.draws import Applied, Draw, FactorsWithin, Limits, Number, Scale, Within
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import MAX_SIDE_PX, Drawn, Op, Probability, Range, where_applied
+from augpipe.ops.output_frame import CoarseDropout, Erase, GridShuffle
 from augpipe.ops.random_words import RandomWords, check_steps, num_steps
 from augpipe.validation.models import told
 
@@ -133,6 +135,8 @@ class QuarterTurn(Op):
         told("must be a list of some of 0, 1, 2 and 3: {name}=[1, 3] for a quarter either way"),
     ] = (0, 1, 2, 3)
     """Right angles to choose from, anticlockwise as seen."""
+    swaps_sides: bool = False
+    """Whether height and width change places with a quarter turn, in a view that keeps each image at its own size."""
     p: Probability = 1.0
     """How often one is chosen."""
 
@@ -159,7 +163,10 @@ class QuarterTurn(Op):
         return {"turns": np.where(words.happens(0, self.p), chosen, np.int8(0))}
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        frame.transform(affine.quarter_turns(drawn["turns"].astype(np.int64)))
+        turns = drawn["turns"].astype(np.int64)
+        frame.transform(affine.quarter_turns(turns))
+        if self.swaps_sides:
+            frame.swap_sides(turns % 2 == 1)
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         return f"turned {90 * int(drawn['turns'])}°" if drawn["turns"] else ""
@@ -169,6 +176,8 @@ class Transpose(SwitchOp):
     """Swap rows and columns about the centre, pixel by pixel; the frame keeps its shape."""
 
     op: Literal["transpose"] = "transpose"
+    swaps_sides: bool = False
+    """Whether height and width change places, too, in a view that keeps each image at its own size."""
 
     is_geometry = True
     formula = "shows at (x, y) what stood at (y, x), from the centre; the frame keeps its shape"
@@ -177,6 +186,8 @@ class Transpose(SwitchOp):
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         swapped = np.array([[0.0, 1.0], [1.0, 0.0]])
         frame.transform(np.where(drawn["applied"][:, None, None], swapped, np.eye(2)))
+        if self.swaps_sides:
+            frame.swap_sides(drawn["applied"])
 
 
 Magnification = Annotated[Range, FactorsWithin(0.05, 20.0)]
@@ -353,3 +364,25 @@ class Translate(Op):
             return ""
         texts = [f"{way:+.3g} px" if self.unit == "px" else f"{way:+.1%}" for way in ways]
         return f"moved x {texts[0]}, y {texts[1]}"
+
+
+OF_OUTPUT = (CoarseDropout, Downscale, Erase, GridShuffle)
+"""What is drawn within the sides of the output."""
+
+
+def last_swap(listed: Sequence[Op]) -> Op | None:
+    """The last op that has, or holds what has, height and width change places."""
+    return next((op for op in reversed(listed) if any(_swaps_sides(inner) for inner in op.flat)), None)
+
+
+def within_swapped(listed: Sequence[Op]) -> str:
+    """The first op that is drawn within sides which an op behind it swaps; empty where there is none."""
+    swap = last_swap(listed)
+    if swap is None:
+        return ""
+    before = listed[: next(place for place, op in enumerate(listed) if op is swap)]
+    return next((inner.op for op in before for inner in op.flat if isinstance(inner, OF_OUTPUT)), "")
+
+
+def _swaps_sides(op: Op) -> bool:
+    return isinstance(op, QuarterTurn | Transpose) and op.swaps_sides

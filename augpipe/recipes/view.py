@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from augpipe.ops import Grayscale, KeepObjects, Op
+from augpipe.ops.geometry import last_swap, within_swapped
 from augpipe.ops.kinds import Ops
 from augpipe.ops.op import Beyond, bends_in_turn, keyed
 from augpipe.ops.resizes import left_unlike, one_size
@@ -63,11 +64,28 @@ class View(Checked):
                 f"{unlike.op} draws a size for each image, and no op behind it makes them one, as a batch needs. Put "
                 "RandomCrop(size=..., pad_if_needed=True) behind it, or another crop or Resize."
             )
+        self._check_swaps()
         kinds = Counter(op.op for op in self.ops)
         for kind in ("color_cast", "vignette", "normalize"):
             if kinds[kind] > 1:
                 raise ValueError(f"a view takes one {kind} and this one holds {kinds[kind]}. Keep one.")
         return self
+
+    def _check_swaps(self) -> None:
+        """Sides are known where something is drawn within them, and those of a batch are alike."""
+        swap = last_swap(self.ops)
+        if swap is None:
+            return
+        if self.crops:
+            raise ValueError(
+                f"{swap.op} swaps sides, and {self.crops[0].op} makes images of one size: with swaps_sides=True an "
+                f"image keeps its own. Leave out swaps_sides, or {self.crops[0].op}."
+            )
+        if drawn := within_swapped(self.ops):
+            raise ValueError(
+                f"{drawn} is drawn within the output, whose sides {swap.op} swaps behind it. Put {swap.op} before "
+                f"{drawn}, or leave out swaps_sides."
+            )
 
     def _check_bends(self) -> None:
         for acting in sorted(bends_in_turn(self.ops), key=lambda acting: [op.op for op in acting]):

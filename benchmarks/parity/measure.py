@@ -26,7 +26,7 @@ from PIL import Image
 from augpipe import Augment, importers, ops
 from augpipe.recipes.importers import measured
 from benchmarks.harness import ROOT, Bench, photographs
-from benchmarks.parity.probes import Numbers, Pixels, checkerboard, names, probes, read, slacks
+from benchmarks.parity.probes import Numbers, Pixels, checkerboard, names, probes, read, slacks, stacked
 
 Float = npt.NDArray[np.float64]
 FOLDER = Path(__file__).parent
@@ -44,6 +44,10 @@ NUM_TURNS = 6
 """Outcomes of theirs that are compared, where some numbers cannot be fixed,"""
 NUM_OUTCOMES = 400
 """and of ours, among which is the one that is nearest."""
+NUM_OF_MANY, ROUNDS_OF_MANY = 100, 20
+"""The same where choices are many, as a policy's: outcomes of theirs, and how often `NUM_OUTCOMES` of ours are made."""
+NEAR_LEVELS = 0.5
+"""The mean difference at which no nearer outcome is looked for."""
 OURS_PER_THEIRS = 2
 """Draws of ours for each of theirs: they cost less."""
 MOST_VALUES = 40
@@ -94,7 +98,8 @@ def ask(library: str, folder: Path, cases: list[Asked], num_draws: int, images: 
     of_images = measured.digest([image.tobytes().hex() for image in (*images, *probes())])
     order, paths = [], []
     for case in cases:
-        told = asdict(case) | {"num_draws": num_draws, "num_turns": NUM_TURNS}
+        num_turns = NUM_OF_MANY if case.how.endswith("of many") else NUM_TURNS
+        told = asdict(case) | {"num_draws": num_draws, "num_turns": num_turns}
         key = measured.digest([library, told, of_images])
         paths.append(made / f"{key}.npz")
         if not paths[-1].exists():
@@ -116,8 +121,8 @@ def ours(found: importers.Imported, image: npt.NDArray[np.uint8], num: int, seed
     """(num, H, W, channels) outcomes of an image, in levels; of normalised numbers, 255 are one."""
     is_float = any(op.op == "normalize" for op in found.recipe.ops)
     augment = Augment(found.recipe, seed, dtype="float32" if is_float else "uint8", layout="NHWC", framework="numpy")
-    made = np.stack(augment([image] * num))
-    return np.float32(255.0) * made if is_float else made.astype(np.float32)
+    made = stacked([one.astype(np.float32) for one in augment([image] * num)])
+    return np.float32(255.0) * made if is_float else made
 
 
 def compared(how: str, found: importers.Imported, theirs: list[Pixels], images: list[Any]) -> tuple[float, float]:
@@ -126,28 +131,53 @@ def compared(how: str, found: importers.Imported, theirs: list[Pixels], images: 
     stds = [op.std for op in found.recipe.ops if isinstance(op, ops.Normalize)]
     unit = np.array(stds[0] if stds else 1.0, np.float32)  # a level, of what is normalised
     for image, turns in zip(images, theirs, strict=True):
-        outcomes = ours(found, image, NUM_OUTCOMES if how == "nearest" else len(turns), 1)
-        means = []
-        for turn, one in enumerate(turns):
-            if one.shape != outcomes.shape[1:]:
-                return 255.0, 255.0
-            mine = nearest(one, outcomes) if how == "nearest" else outcomes[turn]
-            if how == "spread":
-                one, mine = np.sort(one - image, axis=None), np.sort(mine - image, axis=None)
-            apart = np.abs(one - mine) * (1.0 if how == "spread" else unit)
-            means.append(float(apart.mean()))
-            most = max(most, float(apart.max()))
-        worst = max(worst, sum(means) / len(means))
+        if "nearest" in how:
+            outcomes = nearest_of_ours(how, turns, found, image)
+        else:
+            outcomes = ours(found, image, len(turns), 1)
+        if turns.shape != outcomes.shape:
+            return 255.0, 255.0
+        apart = np.abs(as_compared(how, turns, image) - as_compared(how, outcomes, image)) * unit
+        most = max(most, float(apart.max()))
+        worst = max(worst, float(apart.mean()))
     return worst, most
 
 
-def nearest(theirs: Pixels, outcomes: Pixels) -> Pixels:
-    """The outcome with the least mean difference, among those that are near at some of the pixels."""
-    weights = np.random.default_rng(0).random(theirs.size, np.float32)
-    distinct = outcomes[np.unique(outcomes.reshape(len(outcomes), -1) @ weights, return_index=True)[1]]
-    near = distinct[np.abs(distinct[:, ::5, ::5] - theirs[::5, ::5]).mean((1, 2, 3)).argsort(kind="stable")[:40]]
-    chosen: Pixels = near[np.abs(near - theirs).mean((1, 2, 3)).argmin()]
+def as_compared(how: str, outcomes: Pixels, image: npt.NDArray[np.uint8]) -> Pixels:
+    """(n, ..., channels) outcomes as they are; or the levels of each channel in order of size, less those of the image
+    where something is added to it."""
+    if "spread" not in how:
+        return outcomes
+    changed = outcomes - image if how == "spread" else outcomes
+    return np.sort(changed.reshape(len(outcomes), -1, outcomes.shape[-1]), axis=1)
+
+
+def nearest_of_ours(how: str, theirs: Pixels, found: importers.Imported, image: npt.NDArray[np.uint8]) -> Pixels:
+    """Our outcomes that are nearest to each of theirs, of `NUM_OUTCOMES`; or of many times as many, for as long as some
+    are further apart than `NEAR_LEVELS`."""
+    shown = as_compared(how, theirs, image)
+    chosen, apart = np.zeros_like(theirs), np.full(len(theirs), np.inf)
+    for seed in range(1, 1 + (ROUNDS_OF_MANY if how.endswith("of many") else 1)):
+        outcomes = ours(found, image, NUM_OUTCOMES, seed)
+        if outcomes.shape[1:] != theirs.shape[1:]:
+            return outcomes
+        weights = np.random.default_rng(0).random(outcomes[0].size, np.float32)
+        distinct = outcomes[np.unique(outcomes.reshape(len(outcomes), -1) @ weights, return_index=True)[1]]
+        as_shown = as_compared(how, distinct, image)
+        for turn in np.flatnonzero(apart > NEAR_LEVELS):
+            nth = nearest(shown[turn], as_shown)
+            if (by := float(np.abs(shown[turn] - as_shown[nth]).mean())) < apart[turn]:
+                chosen[turn], apart[turn] = distinct[nth], by
+        if (apart <= NEAR_LEVELS).all():
+            break
     return chosen
+
+
+def nearest(theirs: Pixels, outcomes: Pixels) -> int:
+    """Which outcome has the least mean difference, among those that are near at some of the pixels."""
+    some = np.abs(outcomes[:, ::5, ::5] - theirs[::5, ::5]).reshape(len(outcomes), -1).mean(1)
+    near = some.argsort(kind="stable")[:40]
+    return int(near[np.abs(outcomes[near] - theirs).reshape(len(near), -1).mean(1).argmin()])
 
 
 def tests(found: importers.Imported, theirs: list[Numbers], least_slack: float) -> list[Test]:

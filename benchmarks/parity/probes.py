@@ -1,5 +1,7 @@
 """The images that both sides augment, and what is read off an augmented one; numpy alone, for every environment."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -7,6 +9,8 @@ Pixels = npt.NDArray[np.float32]
 """Levels in 0..255."""
 Numbers = npt.NDArray[np.float32]
 PROBE_PX = 64
+BEYOND = np.float32(-1000.0)
+"""What stands beyond an image that is smaller than others next to it: far from any level."""
 POINTS = ((0.5, 0.5), (0.25, 0.25), (0.25, 0.7), (0.7, 0.25), (0.75, 0.75), (0.05, 0.95))
 """Where single pixels are read, as parts of height and width."""
 
@@ -28,6 +32,16 @@ def probes() -> list[npt.NDArray[np.uint8]]:
     fine = PROBE_PX // 2
     patches[fine:, fine:] = 90 + 80 * (np.indices((fine, fine)).sum(0) // 2 % 2)[..., None]
     return [np.rint(one).astype(np.uint8) for one in (ramp, patches)]
+
+
+def stacked(images: Sequence[Pixels]) -> Pixels:
+    """(n, H, W, channels) images; of several sizes, each in the upper left corner of a square that holds all."""
+    if len({image.shape for image in images}) > 1:
+        side = max(max(image.shape[:2]) for image in images)
+        ends = [(side - image.shape[0], side - image.shape[1]) for image in images]
+        padding = [((0, down), (0, across), (0, 0)) for down, across in ends]
+        images = [np.pad(one, pad, constant_values=BEYOND) for one, pad in zip(images, padding, strict=True)]
+    return np.stack(images)
 
 
 def names() -> list[str]:

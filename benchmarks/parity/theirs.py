@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.parity.probes import Pixels, read
+from benchmarks.parity.probes import Pixels, read, stacked
 
 Image = npt.NDArray[np.uint8]
 Transform = Callable[[Image, int], Pixels]
@@ -63,8 +63,8 @@ def seed_all(seed: int) -> None:
         sys.modules["torch"].manual_seed(seed)
 
 
-def transform_of(library: str, way: str, call: str, seed: int) -> Transform:
-    """A call of the library as a function of arrays."""
+def transform_of(library: str, way: str, call: str, seed: int, white: float = 1.0) -> Transform:
+    """A call of the library as a function of arrays; kornia is given numbers from 0 to `white`."""
     seed_all(seed)
     made = eval(call, names_of(library, way))
     if library.startswith("albumentations"):
@@ -77,7 +77,7 @@ def transform_of(library: str, way: str, call: str, seed: int) -> Transform:
         return torch.from_numpy(image.copy()).permute(2, 0, 1)
 
     if library == "kornia":  # draws for each image of a batch
-        return lambda image, num: 255.0 * numpy_of(made(tensor(image).expand(num, -1, -1, -1) / 255.0))
+        return lambda image, num: 255.0 * numpy_of(made(tensor(image).expand(num, -1, -1, -1) * (white / 255.0)))
     if way == "PIL":
         pil = importlib.import_module("PIL.Image")
         return each(lambda image: from_pil(made(pil.fromarray(image))))
@@ -92,7 +92,7 @@ def seed_each(made: Any, seed: int) -> None:
 
 
 def each(one: Callable[[Image], Pixels]) -> Transform:
-    return lambda image, num: np.stack([one(image) for _ in range(num)])
+    return lambda image, num: stacked([one(image) for _ in range(num)])
 
 
 def numpy_of(tensor: Any) -> Pixels:
@@ -118,7 +118,7 @@ def outcomes(library: str, way: str, case: dict[str, Any], images: list[Image], 
     """What a case makes of images that are given in one kind of container; an error is one, too."""
     found: dict[str, Any] = {}
     try:
-        fixed = transform_of(library, way, case["fixed"], case["seed"])
+        fixed = transform_of(library, way, case["fixed"], case["seed"], 255.0 if case["how"] == "levels" else 1.0)
         for place, image in enumerate(images):
             found[f"{way} {place}"] = fixed(image, case["num_turns"] if case["how"] else 1)
         if case["drawn"] and way in ("PIL", "array"):  # tensors are drawn for by the same code

@@ -228,13 +228,13 @@ def _combine(at, at_numbers, width, at_red, at_green, at_blue):
 def _shift_hsv(at, at_numbers, width, at_red, at_green, at_blue):
     prefer_wide_vectors()
     turned, saturated = load_number(at, at_numbers), load_number(at, at_numbers + 4)
-    lightened = load_number(at, at_numbers + 8)
+    lightened, least = load_number(at, at_numbers + 8), load_number(at, at_numbers + 12)
     for i in range(width):
         red, green, blue = load_red(at_red, i), load_green(at_green, i), load_blue(at_blue, i)
         value = max(red, max(green, blue))
         chroma = value - min(red, min(green, blue))
         hue = hue_of(red, green, blue, value, chroma) + turned
-        saturation, value = saturation_of(value, chroma, saturated), kept_within(value + lightened)
+        saturation, value = saturation_of(value, chroma, saturated, least), kept_within(value + lightened)
         chroma = saturation * value
         store_red(at_red, i, of_hue(RED_AT, hue, value, chroma))
         store_green(at_green, i, of_hue(GREEN_AT, hue, value, chroma))

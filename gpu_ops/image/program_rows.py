@@ -33,7 +33,7 @@ COLOUR_STEP = np.dtype(
 - `FILL`: left, top, right, bottom in output pixels, the last two excluded; levels of R, G and B, and the standard
   deviation of the noise about each of them.
 - `HSV`: sixths of a turn that are added to the hue, and what is added to the saturation, in 0..1, and to the value, in
-  levels; each kept in its range.
+  levels; each kept in its range; and the least chroma, in levels, from which on the saturation changes.
 - `CONTRAST`, `SHARPNESS`: the factor. `AUTO_CONTRAST`, `EQUALIZE`: none.
 - `CLAHE`: the clip limit, and how many tiles lie along y and along x.
 - `MEDIAN`: the side of the square that it looks at.

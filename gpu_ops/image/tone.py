@@ -75,10 +75,11 @@ def hue_of(red, green, blue, value, chroma):
 
 
 @leaf
-def saturation_of(value, chroma, added):
-    """The saturation of HSV with some added, kept within 0..1."""
+def saturation_of(value, chroma, added, least):
+    """The saturation of HSV, with some added where the chroma is at least `least`, kept within 0..1."""
     saturation = chroma / value if value > ZERO else ZERO
-    return min(max(saturation + added, ZERO), ONE)
+    saturation = saturation + added if chroma >= least else saturation
+    return min(max(saturation, ZERO), ONE)
 
 
 @leaf

@@ -131,7 +131,7 @@ ARGUMENTS = {
     "tone.combined": numbers(*[(0, 255)] * 3, *[(-1, 2)] * 3, (-200, 200)),
     "tone.gray": numbers(*[(0, 255)] * 3),
     "tone.hue_of": [(*p, max(p), max(p) - min(p)) for p in (*numbers(*[(0, 255)] * 3), (F(9), F(9), F(9)))],
-    "tone.saturation_of": [*numbers((1, 255), (0, 255), (-1, 1)), (F(0), F(0), F(0.5))],
+    "tone.saturation_of": [*numbers((1, 255), (0, 255), (-1, 1), (0, 9)), (F(0), F(0), F(0.5), F(0))],
     "tone.of_hue": [(F(place), *rest) for place in (1, 3, 5) for rest in numbers((-4, 8), (0, 255), (0, 255))],
     "tone.nearest_level": [*numbers((-300, 600)), *((F(i) / 2,) for i in range(-3, 515))],
     "tone.away_from": numbers((0, 255), (0, 255), (0, 3)),

@@ -8,6 +8,7 @@ from itertools import pairwise, permutations
 from math import ceil
 from typing import Any
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -274,6 +275,11 @@ def _motion_blur(expected: Expected, op: ops.MotionBlur, drawn: Any) -> None:
         return
     half, direction, (right, down) = size // 2, float(drawn["direction"]), drawn["shift"]
     weights = np.zeros((size, size))
+    if op.line == "ends":
+        x, y, last_x, last_y = map(int, drawn["ends"])
+        cv2.line(weights, (x, y), (last_x, last_y), 1.0)
+        expected.tones.append(lambda levels, radius: _convolved(levels, weights / weights.sum()))
+        return
     for along in np.linspace(-half * min(1, 1 - direction), half * min(1, 1 + direction), size):
         point = half * (1 + 1j) + (along * turn).conjugate() + half / 2 * (right + 1j * down)
         weights[np.clip(round(point.imag), 0, size - 1), np.clip(round(point.real), 0, size - 1)] = 1
@@ -465,12 +471,13 @@ def _hued(levels: Float, turn: float) -> Float:
     return np.clip(np.stack(channels, axis=2), 0, 255)
 
 
-def _hsv_shifted(levels: Float, turn: float, saturation: float, value: float) -> Float:
+def _hsv_shifted(levels: Float, turn: float, saturation: float, value: float, keeps_gray: bool = False) -> Float:
     """Through the standard library's HSV, pixel by pixel; `saturation` and `value` in parts of 1."""
     made = np.empty_like(levels)
     for place in np.ndindex(levels.shape[:2]):
         h, s, v = colorsys.rgb_to_hsv(*(levels[place] / 255))
-        made[place] = colorsys.hsv_to_rgb((h + turn) % 1, np.clip(s + saturation, 0, 1), np.clip(v + value, 0, 1))
+        more = 0.0 if keeps_gray and np.ptp(levels[place]) < 0.5 else saturation
+        made[place] = colorsys.hsv_to_rgb((h + turn) % 1, np.clip(s + more, 0, 1), np.clip(v + value, 0, 1))
     return 255 * made
 
 
@@ -485,7 +492,8 @@ def _hue(expected: Expected, op: ops.Hue, drawn: Any) -> None:
 
 def _hue_saturation_value(expected: Expected, op: ops.HueSaturationValue, drawn: Any) -> None:
     hue, saturation, value = (float(drawn[name]) for name in ("hue", "saturation", "value"))
-    expected.tones.append(lambda levels, radius: _hsv_shifted(levels, hue, saturation / 255, value / 255))
+    gray = op.keeps_gray
+    expected.tones.append(lambda levels, radius: _hsv_shifted(levels, hue, saturation / 255, value / 255, gray))
 
 
 def _grayscale(expected: Expected, op: ops.Grayscale, drawn: Any) -> None:
@@ -901,6 +909,10 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "hue": (ops.Hue(turns=(-0.5, 0.5)),),
     "hue of hsv": (ops.Hue(turns=(-0.5, 0.5), space="hsv"),),
     "hue_saturation_value": (ops.HueSaturationValue(hue=(-0.5, 0.5), saturation=(-99, 99), value=(-99, 99), p=1.0),),
+    "hue_saturation_value, gray": (
+        ops.Saturation(factor=(0.0, 0.0)),
+        ops.HueSaturationValue(saturation=(60, 99), keeps_gray=True, p=1.0),
+    ),
     "grayscale": (ops.Grayscale(p=1.0),),
     "channel_shuffle": (ops.ChannelShuffle(p=1.0),),
     "channel_dropout": (ops.ChannelDropout(max_channels=2, fill=9.0, p=1.0),),
@@ -923,6 +935,8 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "box_blur": (ops.BoxBlur(sizes=(3, 9), p=1.0),),
     "motion_blur": (ops.MotionBlur(p=1.0),),
     "motion_blur, in the middle": (ops.MotionBlur(sizes=(7, 7), direction=(0, 0), shifts=False, p=1.0),),
+    "motion_blur, between ends": (ops.MotionBlur(line="ends", p=1.0),),
+    "motion_blur, between ends in the middle": (ops.MotionBlur(line="ends", shifts=False, p=1.0),),
     "sharpen": (ops.Sharpen(alpha=(0.0, 1.0), lightness=(0.0, 2.0), p=1.0),),
     "emboss": (ops.Emboss(alpha=(0.0, 1.0), strength=(0.0, 2.0), p=1.0),),
     "one_of": (ops.OneOf(ops=(ops.Rotate(), ops.Brightness(), ops.Identity(), ops.Hue(), ops.Vignette())),),

@@ -36,6 +36,7 @@ EACH: dict[str, tuple[ops.Op, Callable[[Pixels], npt.NDArray[np.generic]], float
     "median 3": (ops.MedianBlur(sizes=(3, 3), p=1), lambda image: cv2.medianBlur(image, 3), 0.0),
     "median 7": (ops.MedianBlur(sizes=(7, 7), p=1), lambda image: cv2.medianBlur(image, 7), 0.0),
     "jpeg": (ops.JpegCompression(quality=(30, 30), p=1), lambda image: _jpeg(image[:, :, ::-1])[:, :, ::-1], 0.0),
+    "jpeg, blue first": (ops.JpegCompression(quality=(30, 30), blue_first=True, p=1), _jpeg, 0.0),
     "motion": (
         ops.MotionBlur(sizes=(5, 5), degrees=(-45, -45), direction=(0, 0), shifts=False, p=1),
         _weighted(np.diag([0.0, 1.0, 1.0, 1.0, 0.0]) / 3),  # cos(45 degrees) of two pixels is rounded to one

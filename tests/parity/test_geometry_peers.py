@@ -145,6 +145,33 @@ def test_quarter_turns_are_numpy_s(turns: int, border: Border) -> None:
     assert np.array_equal(rendered(wide, op, border=border)[0][:, 10:50], np.rot90(half, turns))
 
 
+@pytest.mark.parametrize("turns", [0, 1, 2, 3])
+def test_sides_change_places_with_quarter_turns_and_transposes_as_numpy_s(turns: int) -> None:
+    """Bit for bit, of an image of its own size, with what is listed before and after."""
+    image = noise(40, 61)
+    turn, swap = ops.QuarterTurn(turns=(turns,), swaps_sides=True), ops.Transpose(swaps_sides=True, p=1.0)
+    assert np.array_equal(rendered(image, turn)[0], np.rot90(image, turns))
+    assert np.array_equal(rendered(image, swap)[0], image.transpose(1, 0, 2))
+    both = rendered(image, ops.Flip(p=1.0), turn, swap, ops.Flip(direction="vertical", p=1.0))[0]
+    assert np.array_equal(both, np.rot90(image[:, ::-1], turns).transpose(1, 0, 2)[::-1])
+    chosen = ops.OneOf(ops=[ops.AllOf(ops=[turn, ops.Flip(p=1.0)])])
+    assert np.array_equal(rendered(image, chosen)[0], np.rot90(image, turns)[:, ::-1])
+    moved = ops.Translate(horizontal=(0.25, 0.25), vertical=(0.0, 0.0), whole_px="nearest")
+    width = image.shape[1 - turns % 2]
+    found = rendered(image, turn, moved, border="constant")[0]
+    assert np.array_equal(found[:, round(width / 4) :], np.rot90(image, turns)[:, : width - round(width / 4)])
+
+
+def test_images_of_a_batch_swap_their_sides_each_on_its_own() -> None:
+    images = [noise(30, 50, seed=i) for i in range(12)]
+    recipe = Recipe(ops=[ops.QuarterTurn(swaps_sides=True, p=0.8)])
+    found, drawn = Augment(recipe, layout="NHWC", dtype="uint8")(images), plan(recipe, range(12), sizes=[(30, 50)] * 12)
+    turns = drawn.rows["drawn"]["quarter_turn"]["turns"]
+    assert {shown.shape for shown in found} == {(30, 50, 3), (50, 30, 3)}
+    for shown, image, turn in zip(found, images, turns, strict=True):
+        assert np.array_equal(shown, np.rot90(image, turn))
+
+
 @pytest.mark.parametrize("degrees", [270.0, 450.0, -90.0])
 def test_rotations_beyond_half_a_turn(degrees: float) -> None:
     image = noise(37, 37)

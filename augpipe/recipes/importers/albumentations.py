@@ -9,6 +9,7 @@ from typing import Any
 
 from augpipe import ops
 from augpipe.ops import Op
+from augpipe.ops.geometry import within_swapped
 from augpipe.ops.op import Beyond
 from augpipe.recipes.importers.albumentations_affine import (
     add_affine_of_imgaug,
@@ -27,6 +28,7 @@ from augpipe.recipes.importers.findings import (
     refused,
     same,
 )
+from augpipe.validation.models import changed
 
 VERSIONS = ("1", "2")
 """Those whose transforms are mapped."""
@@ -64,6 +66,7 @@ def found_in(data: Any, version: str = "") -> Findings:
     measured_as = tuple(f"albumentations-{one}" for one in versions)
     found = Findings(source="albumentations", measured_as=measured_as, name_of=_name, read=getitem)
     _add_all(found, _flattened(data))
+    _swap_sides(found)
     if data.get("bbox_params"):
         found.note(f"bbox_params: boxes are given to the call: {_call_with_boxes(data['bbox_params'])}")
     if data.get("keypoint_params"):
@@ -337,10 +340,9 @@ def _jitter(found: Findings, one: Mapping[str, Any]) -> None:
 def _hue_saturation_value(found: Findings, one: Mapping[str, Any]) -> None:
     hue = tuple(limit / 180.0 for limit in _limits(one, "hue_shift_limit"))
     fields = {"saturation": _limits(one, "sat_shift_limit"), "value": _limits(one, "val_shift_limit"), "p": one["p"]}
-    made = ops.HueSaturationValue.model_validate({"hue": hue, **fields})
+    keeps_gray = found.measured_as == ("albumentations-2",)
+    made = ops.HueSaturationValue.model_validate({"hue": hue, **fields, "keeps_gray": keeps_gray})
     note = "OpenCV's HSV is whole numbers, 180 hues; here it is not rounded."
-    if found.measured_as == ("albumentations-2",):
-        note += " Gray gains colour with saturation, and stays gray there."
     found.add("HueSaturationValue", made, note=note)
 
 
@@ -441,6 +443,35 @@ def _turn(make: Callable[[float], Op]) -> Maker:
     return add
 
 
+def _swap_sides(found: Findings) -> None:
+    """Have height and width change places, as there, where images keep their own size."""
+    if any(op.is_crop for op in found.ops):
+        return
+    made: dict[int, Op] = {}
+    swapped = [_swapping(op, made) for op in found.ops]
+    if within_swapped(swapped):
+        return
+    found.ops[:] = swapped
+    for place, row in enumerate(found.rows):
+        own = tuple(_swapping(op, made) for op in row.ops)
+        found.rows[place] = replace(row, ops=own, note="" if row.note == KEEPS_SHAPE else row.note)
+    found.notes[:] = [note for note in found.notes if not note.endswith(KEEPS_SHAPE)]
+
+
+def _swapping(op: Op, made: dict[int, Op]) -> Op:
+    """The op with sides that change places; the one of `made`, by the op's identity, where it was asked for before."""
+    if id(op) not in made:
+        one = op
+        if isinstance(op, ops.OneOf | ops.SomeOf | ops.AllOf):
+            inner = tuple(_swapping(inner, made) for inner in op.ops)
+            if any(new is not old for new, old in zip(inner, op.ops, strict=True)):
+                one = changed(op, ops=inner)
+        elif isinstance(op, ops.QuarterTurn | ops.Transpose):
+            one = changed(op, swaps_sides=True)
+        made[id(op)] = one
+    return made[id(op)]
+
+
 def _d4(p: float) -> Op:
     return ops.AllOf(ops=(ops.QuarterTurn(), ops.Flip()), p=p)
 
@@ -491,10 +522,9 @@ def _motion_blur(found: Findings, one: Mapping[str, Any]) -> None:
     if "angle_range" in one:  # newer versions; there angles count clockwise
         low, high = one["angle_range"]
         fields |= {"degrees": (-high, -low), "direction": one["direction_range"]}
-        note = ""
     else:
-        note = "a line's angle and place are drawn, where that version draws its two ends."
-    found.add("MotionBlur", ops.MotionBlur.model_validate(fields), note=note)
+        fields["line"] = "ends"
+    found.add("MotionBlur", ops.MotionBlur.model_validate(fields))
 
 
 def _clahe(found: Findings, one: Mapping[str, Any]) -> None:
@@ -511,8 +541,8 @@ def _compression(found: Findings, one: Mapping[str, Any]) -> None:
         remedy = "; read version 1, where a quality comes first, by version='1'" if isinstance(kind, int) else ""
         raise ValueError(f"compression_type={kind!r} is not mapped, 'jpeg' is{remedy}")
     limits = one["quality_range"] if "quality_range" in one else (one["quality_lower"], one["quality_upper"])
-    made = ops.JpegCompression.model_validate({"quality": tuple(max(1, end) for end in limits), "p": one["p"]})
-    found.add(_name(one), made, note="there red is compressed as blue, and blue as red.")
+    quality = tuple(max(1, end) for end in limits)
+    found.add(_name(one), ops.JpegCompression.model_validate({"quality": quality, "blue_first": True, "p": one["p"]}))
 
 
 def _downscale(found: Findings, one: Mapping[str, Any]) -> None:

@@ -22,6 +22,7 @@ from augpipe.recipes.importers.findings import (
     refused,
     same,
 )
+from augpipe.validation.models import changed
 
 SILENT = {
     *("Identity", "PILToTensor", "ToImage", "ToPILImage", "ToPureTensor", "ClampBoundingBoxes"),
@@ -244,10 +245,17 @@ def _group(make: Callable[[Any, tuple[Op, ...]], Op], note: str = "") -> Maker:
     return add
 
 
+def moved_by_whole_pixels(op: Op) -> Op:
+    """A policy's choices with translations cut to whole pixels, as torchvision's."""
+    if isinstance(op, ops.OneOf | ops.AllOf):
+        return changed(op, ops=tuple(map(moved_by_whole_pixels, op.ops)))
+    return changed(op, whole_px="towards_zero") if isinstance(op, ops.Translate) else op
+
+
 def _policy(make: Callable[[Any], tuple[Op, ...]]) -> Maker:
     def add(found: Findings, one: Any) -> None:
-        note = "translations are not cut to whole pixels, and geometry acts before tone."
-        found.add(_name(one), *make(one), note=note, look=_look(one), beyond=_beyond(one))
+        made = map(moved_by_whole_pixels, make(one))
+        found.add(_name(one), *made, note="geometry acts before tone.", look=_look(one), beyond=_beyond(one))
 
     return add
 

@@ -128,7 +128,7 @@ def changed(at, first, stop, red, green, blue, pixel, height, width):
             value = max(red, max(green, blue))
             chroma = value - min(red, min(green, blue))
             hue = np.float32(hue_of(red, green, blue, value, chroma)) + load_f32(numbers)
-            saturation = np.float32(saturation_of(value, chroma, load_f32(numbers + 4)))
+            saturation = np.float32(saturation_of(value, chroma, load_f32(numbers + 4), load_f32(numbers + 12)))
             value = np.float32(kept_within(value + load_f32(numbers + 8)))
             chroma = saturation * value
             red = np.float32(of_hue(tone.RED_AT, hue, value, chroma))

@@ -201,7 +201,11 @@ def test_a_drawn_scale_needs_a_crop_behind_it() -> None:
                 p=1,
             ),
         ),
-        ("MotionBlur", {"blur_limit": 5, "allow_shifted": False}, ops.MotionBlur(sizes=(3, 5), shifts=False, p=1)),
+        (
+            "MotionBlur",
+            {"blur_limit": 5, "allow_shifted": False},
+            ops.MotionBlur(sizes=(3, 5), shifts=False, line="ends", p=1),
+        ),
         (
             "MotionBlur",
             {"blur_limit": [7, 7], "angle_range": [10, 30], "direction_range": [0, 0.5], "allow_shifted": True},
@@ -214,11 +218,11 @@ def test_a_drawn_scale_needs_a_crop_behind_it() -> None:
             ops.Downscale(scale=(0.2, 0.5), p=1),
         ),
         ("RandomGridShuffle", {"grid": [2, 4]}, ops.GridShuffle(grid=(2, 4), p=1)),
-        ("ImageCompression", {"quality_range": [50, 90]}, ops.JpegCompression(quality=(50, 90), p=1)),
+        ("ImageCompression", {"quality_range": [50, 90]}, ops.JpegCompression(quality=(50, 90), blue_first=True, p=1)),
         (
             "JpegCompression",
             {"quality_lower": 0, "quality_upper": 90, "compression_type": "ImageCompressionType.JPEG"},
-            ops.JpegCompression(quality=(1, 90), p=1),
+            ops.JpegCompression(quality=(1, 90), blue_first=True, p=1),
         ),
         ("CLAHE", {"clip_limit": [1, 2], "tile_grid_size": [4, 8]}, ops.CLAHE(clip_limit=(1, 2), tiles=(8, 4), p=1)),
         ("IAASharpen", {"alpha": 0.3, "lightness": [0.5, 1]}, ops.Sharpen(alpha=(0, 0.3), lightness=(0.5, 1), p=1)),
@@ -230,7 +234,7 @@ def test_a_drawn_scale_needs_a_crop_behind_it() -> None:
             {f"{channel}_shift_limit": [-20, 20] for channel in "rgb"},
             ops.ColorCast(max_shift=20, step=None, channel_p=1, p=1),
         ),
-        ("Transpose", {}, ops.Transpose(p=1)),
+        ("Transpose", {}, ops.Transpose(swaps_sides=True, p=1)),
         (
             "CoarseDropout",
             {"max_holes": 8, "max_height": 16, "max_width": 12, "min_holes": None, "min_height": 4, "fill_value": 0},
@@ -283,7 +287,7 @@ def test_a_drawn_scale_needs_a_crop_behind_it() -> None:
                 ops=(shifted(-0.5), ops.OpticalDistortion(k=(-0.1, 0.2), mode="fisheye", p=1), shifted(0.5)),
             ),
         ),
-        ("D4", {}, ops.AllOf(ops=(ops.QuarterTurn(), ops.Flip()))),
+        ("D4", {}, ops.AllOf(ops=(ops.QuarterTurn(swaps_sides=True), ops.Flip()))),
     ],
 )
 def test_a_transform_is_an_op(name: str, fields: dict[str, Any], expected: ops.Op) -> None:
@@ -603,9 +607,10 @@ def test_boxes_and_points_are_said_to_belong_to_the_call() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "is_square"),
+    ("before", "is_same"),
     [
-        ([], False),
+        ([], True),  # images of their own size: the sides of each change places
+        ([one("RandomGridShuffle", grid=[3, 3])], False),  # cells lie within sides that are known
         ([CROP], False),
         ([one("RandomCrop", height=64, width=64)], True),
         ([one("Resize", height=64, width=64), one("HorizontalFlip", p=0.5)], True),
@@ -617,12 +622,20 @@ def test_boxes_and_points_are_said_to_belong_to_the_call() -> None:
         ([one("RandomCrop", height=64, width=64), one("PadIfNeeded", min_height=96, min_width=64)], False),
     ],
 )
-def test_turns_are_the_same_where_frames_are_square(before: list[dict[str, Any]], is_square: bool) -> None:
+def test_turns_are_the_same_where_frames_are_square_or_of_any_size(before: list[dict[str, Any]], is_same: bool) -> None:
     for turn in ("RandomRotate90", "Transpose", "D4"):
         held = one("OneOf", transforms=[one(turn), one("NoOp")])
         rows = [*importers.from_albumentations(compose(*before, one(turn))).rows]
         rows += [row for row in importers.from_albumentations(compose(*before, held)).rows if row.name == turn]
-        assert ["keeps its shape" in row.note for row in rows[len(before) :]] == [not is_square] * 2
+        assert ["keeps its shape" in row.note for row in rows[len(before) :]] == [not is_same] * 2
+
+
+def test_a_version_says_whether_gray_gains_colour() -> None:
+    hsv = one("HueSaturationValue", hue_shift_limit=[-18, 9], sat_shift_limit=30, val_shift_limit=[-5, 10])
+    for version in ("1.3.1", "2.0.8"):
+        data = {**compose(hsv), "__version__": version}
+        (op,) = importers.from_albumentations(data).recipe.ops
+        assert isinstance(op, ops.HueSaturationValue) and op.keeps_gray == (version == "2.0.8")
 
 
 def test_version_2_shifts_by_whole_pixels_and_scales_each_side() -> None:

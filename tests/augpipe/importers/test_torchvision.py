@@ -315,11 +315,10 @@ def test_groups_and_policies() -> None:
         p=0.8,
     )
     assert choice == ops.OneOf(ops=(ops.Invert(p=1), ops.Equalize(p=1)), weights=(0.25, 0.75))
-    assert tuple(rest) == (
-        *policies.trivial_augment_wide(),
-        *policies.rand_augment(3, 5, 11),
-        *policies.auto_augment("cifar10"),
-    )
+    ours = (*policies.trivial_augment_wide(), *policies.rand_augment(3, 5, 11), *policies.auto_augment("cifar10"))
+    by_any_part, by_whole_pixels = (str([op.model_dump() for op in made]) for made in (ours, rest))
+    assert by_any_part.count("'whole_px': 'no'") == by_whole_pixels.count("'whole_px': 'towards_zero'") > 10
+    assert by_whole_pixels == by_any_part.replace("'whole_px': 'no'", "'whole_px': 'towards_zero'")
     assert "ColorJitter" in found.exact
     assert "TrivialAugmentWide: nearest interpolation becomes bilinear." in found.notes
 

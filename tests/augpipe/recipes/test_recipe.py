@@ -257,6 +257,14 @@ REFUSED = [
         r"pad pads what random_crop has cut out of a padded image, .* Pad once, before the crop\.",
     ),
     (
+        '[[ops]]\nop = "transpose"\nswaps_sides = true\n[[ops]]\nop = "resize"\nsize = 32',
+        r"transpose swaps sides, and resize makes images of one size: .* Leave out swaps_sides, or resize\.",
+    ),
+    (
+        '[[ops]]\nop = "coarse_dropout"\n[[ops]]\nop = "quarter_turn"\nswaps_sides = true',
+        r"coarse_dropout is drawn within the output, .* Put quarter_turn before coarse_dropout, or leave out swaps",
+    ),
+    (
         '[[ops]]\nop = "center_crop"\n[[ops]]\nop = "random_resize"\n[[ops]]\nop = "pad"\nsize = 512',
         r"random_resize draws a size for each image, and no op behind it makes them one, as a batch needs. Put "
         r"RandomCrop\(size=\.\.\., pad_if_needed=True\) behind it, or another crop or Resize\.",
