@@ -171,6 +171,20 @@ def test_ops_act_on_the_canvas(recipe: Recipe) -> None:
     assert num_objects > 100
 
 
+def test_no_fill_is_seen_where_images_meet() -> None:
+    """Also where a canvas is halved, and the middles of pixels lie on the seams."""
+    white = label_map_source(8)
+    white.contents, white.maps = [np.full((60, 60, 3), 255, np.uint8)] * 8, [np.ones((60, 60), np.int64)] * 8
+    halved = Recipe(mosaic=ops.Mosaic(size=SIZE), ops=(ops.CenterCrop(size=2 * SIZE), ops.Resize(size=SIZE)))
+    num_on_seams = 0
+    for batch in loader_of(halved, white, targets="list", sampler=sampling.Repeated(times=3)):
+        for image, labels, row in zip(batch.images, batch.targets, batch.plan.rows, strict=True):
+            covered = [slice(max(0, place - SIZE + 1) // 2, (place + SIZE) // 2) for place in row["mosaic"]["centre"]]
+            assert (image[covered[1], covered[0]] == 255).all() and (labels[covered[1], covered[0]] == 1).all()
+            num_on_seams += int((row["mosaic"]["centre"] % 2).sum())
+    assert num_on_seams > 10
+
+
 def away_from_edges(row: Any, ids: list[int], margin: int) -> npt.NDArray[np.uint8]:
     """1 where all pixels around one of the canvas are there, and of the same image or of none."""
     side = 2 * SIZE + 2 * margin
