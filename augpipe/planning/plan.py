@@ -301,6 +301,8 @@ def _plan_view(
     rows["border"], rows["fill"] = BORDERS.index(border), fill
     if border == "constant":
         rows["border"][frame.is_edge_sharp | frame.is_edge_kept | frame.snaps] = BORDERS.index("sharp")
+    if placed is not None:
+        rows["border"][placed["applied"]] = BORDERS.index("meeting")
     _compose(rows, frame)
     if recipe.interpolation == "nearest" or not recipe.antialias:
         rows["support"] = 1.0

@@ -11,8 +11,8 @@ from augpipe.planning.mixing_draws import MIXED
 from augpipe.planning.mosaic_draws import PLACED
 from augpipe.recipes.view import View
 
-BORDERS = ("context", "reflect", "edge", "constant", "sharp", "reflect_101", "wrap")
-"""sharp: as constant, of an image that was padded after it was resized."""
+BORDERS = ("context", "reflect", "edge", "constant", "sharp", "reflect_101", "wrap", "meeting")
+"""sharp: as constant, of an image that was padded after it was resized; meeting: of one that meets others."""
 
 INTERPOLATIONS = ("bilinear", "bicubic", "nearest", "sharp bicubic")
 """sharp bicubic: OpenCV's, with a = -0.75."""
