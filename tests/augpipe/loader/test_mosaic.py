@@ -11,7 +11,9 @@ import pytest
 from PIL import Image
 
 from augpipe import Augment, Batch, Loader, Plan, Recipe, Schedule, TargetOptions, View, ops, plan, recipes, sampling
+from augpipe.pipeline import host_output
 from augpipe.pipeline.mosaic_stage import check_mosaics
+from augpipe.pipeline.mosaic_windows import window_of
 from augpipe.sampling.epoch_order import mosaic_partners
 from tests.augpipe.loader.loader_sources import TEXT, MemorySource, jpegs
 from tests.augpipe.loader.target_sources import ObjectSource, label_map_source, object_source, targets_by_id
@@ -361,6 +363,29 @@ def test_numbers_and_layouts_are_those_of_levels() -> None:
         assert np.abs(np.clip(found.astype(float), 0, 255) - levels.images).max() <= 0.51
     gray = next(iter(loader_of(MOVED.model_copy(update={"channels": 1}))))
     assert gray.images.shape == (6, SIZE, SIZE, 1)
+
+
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+def test_rendering_what_is_shown_gives_what_whole_outputs_do(monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
+    """Also where a fill goes through ops of colour; numbers of pixels are rounded at other places."""
+    coloured = (ops.HueSaturationValue(hue=(0.1, 0.2), p=1.0), ops.ColorCast(), ops.Erase(p=0.3))
+    geometry = (ops.Rotate(max_deg=25, step=None, p=0.5), ops.Zoom(factor=(0.5, 1.5)), ops.CenterCrop(size=(SIZE, 60)))
+    mosaic = ops.Mosaic(size=SIZE, num_images=9, p=0.9)
+    recipe = Recipe(mosaic=mosaic, views=(View(ops=(*geometry, *coloured)), View(ops=geometry)))
+    found = [batch.images for batch in loader_of(recipe, layout=layout)]
+    windows: list[Any] = []
+
+    def whole(*arguments: Any) -> None:
+        windows.append(window_of(*arguments))
+
+    monkeypatch.setattr(host_output, "window_of", whole)
+    for batch, views in zip(loader_of(recipe, layout=layout), found, strict=True):
+        for expected, images in zip(batch.images, views, strict=True):
+            missed = np.abs(images.astype(int) - expected)
+            assert missed.max() <= 2 and missed.mean() < 0.05
+    px = [(right - left) * (bottom - top) for left, top, right, bottom in filter(None, windows)]
+    assert len(px) > 0.6 * len(windows) > 700 and np.mean(px) < 0.5 * SIZE * 60, "little of each is shown"
+    assert None in windows, "an erased rectangle lies where it does in the output"
 
 
 @pytest.mark.parametrize("num_images", [4, 9])
