@@ -370,7 +370,7 @@ def test_rendering_what_is_shown_gives_what_whole_outputs_do(monkeypatch: pytest
     """Also where a fill goes through ops of colour; numbers of pixels are rounded at other places."""
     coloured = (ops.HueSaturationValue(hue=(0.1, 0.2), p=1.0), ops.ColorCast(), ops.Erase(p=0.3))
     geometry = (ops.Rotate(max_deg=25, step=None, p=0.5), ops.Zoom(factor=(0.5, 1.5)), ops.CenterCrop(size=(SIZE, 60)))
-    mosaic = ops.Mosaic(size=SIZE, num_images=9, p=0.9)
+    mosaic = ops.Mosaic(size=(SIZE, 60), num_images=9, p=0.9)
     recipe = Recipe(mosaic=mosaic, views=(View(ops=(*geometry, *coloured)), View(ops=geometry)))
     found = [batch.images for batch in loader_of(recipe, layout=layout)]
     windows: list[Any] = []
