@@ -491,7 +491,7 @@ class Loader(Generic[FrameworkName]):
             raise ValueError(f"seconds={seconds} must be above 0.")
         if self.recipe.mosaic is not None:
             raise ValueError(
-                f"{self.recipe.called} has a mosaic, of whose four images each is timed as one here. Explain a loader "
+                f"{self.recipe.called} has a mosaic, of whose images each is timed as one here. Explain a loader "
                 "of the recipe without it."
             )
         from augpipe.explain.explain import explain

@@ -42,7 +42,7 @@ NUM_DRAWN = 250
 UNITS = {"ms": ("milliseconds", 1e3), "us": ("microseconds", 1e6), "rate": ("images_per_second", 1.0)}
 PACKAGES = (
     *("augpipe", "numpy", "numba", "simplejpeg", "pillow", "torch", "torchvision", "timm", "opencv-python-headless"),
-    *("albumentations", "nvidia-dali-cuda130", "numba-cuda", "bitsandbytes"),
+    *("albumentations", "ultralytics", "nvidia-dali-cuda130", "numba-cuda", "bitsandbytes"),
 )
 
 Seconds = dict[str, list[float]]

@@ -52,7 +52,9 @@ def inspect(
         for op in view.ops if fields else ():
             screen.print(_fields(op))
     if chosen.mosaic is not None:
-        screen.print(f"first a mosaic of four samples, each of {chosen.mosaic.size} px at most: {chosen.mosaic.p:.0%}")
+        mosaic = chosen.mosaic
+        num = {4: "four", 9: "nine"}[mosaic.num_images]
+        screen.print(f"first a mosaic of {num} samples, each of {mosaic.size} px at most: {mosaic.p:.0%}")
     for mix in chosen.mixing:
         screen.print(f"then {mix.op} with another sample, by Beta({mix.alpha:g}, {mix.alpha:g}): {mix.p:.0%}")
     if chosen.views:

@@ -26,7 +26,7 @@ from augpipe.pipeline.host_output import HostOutput
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.load_times import Work as KindOfWork
 from augpipe.pipeline.mixing_stage import is_mixed_first, label, plan_mixing
-from augpipe.pipeline.mosaic_stage import is_mosaic, name_partners
+from augpipe.pipeline.mosaic_stage import is_mosaic, name_partners, settle
 from augpipe.pipeline.planner import Planner
 from augpipe.pipeline.samples import Samples, may_read_late
 from augpipe.sources.protocol import Labels
@@ -119,6 +119,12 @@ def stages_of(
             *last,
         ]
     again: list[Work] = [samples.open, planner.plan_again, fill, *(stage.work for stage in find_targets)]
+    replace_failed = partial(samples.replace, again=again)
+    if settings.recipe.mosaic is not None:
+        last = [
+            Stage(work=partial(settle, planner=planner, again=again[1:], replace=replace_failed), counts_as="filling"),
+            *last,
+        ]
     knows_sizes = cache is not None or (dali is None and may_read_late(settings))
     return [
         *([Stage(work=samples.look_up, counts_as="planning")] if knows_sizes else []),
@@ -128,7 +134,7 @@ def stages_of(
         *([_by_dali(dali)] if dali is not None else []),
         Stage(work=fill, counts_as="filling", items=_not_on_device, is_in_pieces=True),
         *find_targets,
-        Stage(work=partial(samples.replace, again=again), counts_as="filling", items=_failed),
+        Stage(work=replace_failed, counts_as="filling", items=_failed),
         *last,
     ]
 

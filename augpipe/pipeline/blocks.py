@@ -55,9 +55,11 @@ class BlockMosaic:
     """Which images of a block stand in one mosaic: its batches' own and, behind those of each, their guests."""
 
     placed: Rows
-    """(N,) `planning.mosaic_draws.PLACED`."""
+    """(N,) `planning.mosaic_draws.placed_dtype`, without places."""
     drawn_by: Ints
     """(N,) the sample whose draws each has: that of cell 0."""
+    owners: Ints
+    """(N,) which of the block's own images shows it."""
     outputs: Ints
     """(N,) the place in its batch of the image that shows it."""
     starts: Ints

@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.decoding.decoded_pixels import LocatedPixels
 from augpipe.gpu_ops.image.fused import bends
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.gpu_ops.jpeg.workspace import MAX_FILES, View
 from augpipe.native.buffers import BufferPool
 from augpipe.native.cpu_render import Scratch, mix, render
-from augpipe.ops.mosaic import NUM_CELLS
 from augpipe.pipeline.decode_stage import Decoder
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.mosaic_stage import put_together
+from augpipe.pipeline.mosaic_windows import fill_around, render_window, window_of
 from augpipe.planning.output_format import import_torch
 from augpipe.sources.protocol import Labels, Pixels
 
@@ -40,8 +41,10 @@ class HostOutput:
     def begin(self, batch: BatchInProgress) -> None:
         """Give a planned batch its memory."""
         # guests are as many as come: room for the most of them is found again, and what is not touched costs nothing
-        most = 1 if batch.num_own == len(batch.items) else 2 if batch.request.block.mosaic is None else NUM_CELLS
+        mosaic = self._settings.recipe.mosaic
+        most = 1 if batch.num_own == len(batch.items) else 2 if mosaic is None else mosaic.num_images
         num = most * batch.num_own
+        batch.windows = [] if mosaic is None else [[None] * len(batch.items) for _ in batch.sizes]
         batch.target = tuple(self._take(num * height * width * 3) for height, width in batch.sizes)
 
     def fill(self, batch: BatchInProgress, items: Sequence[Item], decoder: Decoder) -> None:
@@ -55,7 +58,7 @@ class HostOutput:
     def _render_files(self, batch: BatchInProgress, items: Sequence[Item], decoder: Decoder) -> Sequence[Item]:
         """Decode and render in one compiled call what can be; the others."""
         form = self._settings.form
-        if form.is_narrow or any(rows.dtype != KERNEL_ROW or bends(rows) for rows in batch.tables):
+        if form.is_narrow or batch.windows or any(rows.dtype != KERNEL_ROW or bends(rows) for rows in batch.tables):
             return items
         of_views = zip(batch.tables, batch.target, batch.sizes, strict=True)
         views = [View(rows, target, *size) for rows, target, size in of_views]
@@ -106,7 +109,7 @@ class HostOutput:
             shape = (len(batch.items), 3, height, width) if planar else (len(batch.items), height, width, 3)
             images = batch.target[view][: np.prod(shape)].reshape(shape)
             for item in items:
-                put_together(batch, images, item.position, view, planar=planar)
+                put_together(batch, images, item.position, view, planar=planar, windows=batch.windows[view])
 
     def finish(self, batch: BatchInProgress) -> list[Any]:
         """The images of each view, without guests; called by the thread that asked for the batch."""
@@ -130,9 +133,38 @@ class HostOutput:
             num = height * width * 3
             out = batch.target[view][start * num : stop * num]
             rows = batch.tables[view][start:stop]
-            render(pixels, rows, out, (height, width), self._settings.form, self._scratch)
+            if batch.windows:
+                for nth, image in enumerate(pixels):
+                    self._render_shown(batch, image, start + nth, view)
+            else:
+                render(pixels, rows, out, (height, width), self._settings.form, self._scratch)
         for item in items:
             item.pixels = None  # the memory is the next ones'
+
+    def _render_shown(self, batch: BatchInProgress, image: LocatedPixels, position: int, view: int) -> None:
+        """Render what an output shows of an image, and around an own one what is shown there."""
+        (height, width), form, scratch = batch.sizes[view], self._settings.form, self._scratch
+        num, own = height * width * 3, slice(position, position + 1)
+        out, table = batch.target[view][position * num : (position + 1) * num], batch.tables[view][own]
+        window = window_of(table, (height, width))
+        batch.windows[view][position] = None
+        if window is None or window == (0, 0, width, height):
+            render([image], table, out, (height, width), form, scratch)
+        elif position >= batch.num_own:
+            render_window(image, table, window, (height, width), out, form, scratch)
+            batch.windows[view][position] = window
+        else:
+            left, top, right, bottom = window
+            shown = scratch.pixels(num * out.itemsize).view(out.dtype)
+            render_window(image, table, window, (height, width), shown, form, scratch)
+            around, shown = fill_around(table, form, scratch), shown[: (right - left) * (bottom - top) * 3]
+            if form.planar:
+                planes = out.reshape(3, height, width)
+                planes[:] = around[:, None, None]
+                planes[:, top:bottom, left:right] = shown.reshape(3, bottom - top, right - left)
+            else:
+                out.reshape(height, width * 3)[:] = np.tile(around, width)
+                out.reshape(height, width, 3)[top:bottom, left:right] = shown.reshape(bottom - top, right - left, 3)
 
     def _take(self, num: int) -> npt.NDArray[np.generic]:
         held_as = self._settings.form.held_as

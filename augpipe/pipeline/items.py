@@ -119,6 +119,9 @@ class BatchInProgress:
     """(B,) or (B, k), or mixed, once every item is decoded."""
     columns: Mapping[str, Any] = field(default_factory=dict)
     """Column -> (B,) values, of the batch's own items."""
+    windows: list[list[tuple[int, int, int, int] | None]] = field(default_factory=list)
+    """For each view, (B,) left, top, right and bottom of what was rendered of an output, which lies at the beginning of
+    its memory, as an image of its own; None: all of it. Empty where the recipe makes no mosaics."""
     label_maps: Sequence[LabelMap] = ()
     """For each view (B, H, W, ..), filled item by item; none where the source has none, or none was read yet."""
     objects: Targets | None = None

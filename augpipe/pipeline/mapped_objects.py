@@ -75,7 +75,7 @@ class ShownImages:
     def of_mosaics(cls, outputs: Ints) -> "ShownImages":
         """What is shown where (B,) images of a batch are put together in the outputs at these places, own ones first.
 
-        None lies in another one's quarter, so that each is shown wherever its own plan shows it.
+        None lies in another one's place, so that each is shown wherever its own plan shows it.
         """
         image = np.argsort(outputs, kind="stable")
         return cls(output=outputs[image], image=image, weights=np.ones(len(image)), mixes=True)

@@ -1,19 +1,19 @@
 """How the images of a mosaic come into a batch, and the stage that puts them together once all are rendered.
 
-A mosaic shows its sample and three others, its guests: items behind the batch's own ones, which are read, decoded,
-replaced if need be and rendered like any other. All four are planned by the draws of the first, each at its place of
-the canvas, so that an output pixel shows the one image in whose quarter of the canvas it lies.
+A mosaic shows its sample and others, its guests: items behind the batch's own ones, which are read, decoded, replaced
+if need be and rendered like any other. All are planned by the draws of the first, each at its place of the canvas, so
+that an output pixel shows the one image in whose place it lies, or the fill.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.ops.mosaic import NUM_CELLS
 from augpipe.pipeline.blocks import Block, BlockMosaic, Ints
 from augpipe.pipeline.items import BatchInProgress, Item
+from augpipe.pipeline.planner import Planner
 from augpipe.planning.look_up import source_points
 from augpipe.planning.mosaic_draws import draw_mosaic
 from augpipe.recipes.recipe import Recipe
@@ -21,6 +21,7 @@ from augpipe.sampling import epoch_order
 
 Rows = npt.NDArray[np.void]
 Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
 
 
 def check_mosaics(recipes: Sequence[Recipe], *, is_native: bool, has_targets: bool) -> None:
@@ -37,7 +38,7 @@ def check_mosaics(recipes: Sequence[Recipe], *, is_native: bool, has_targets: bo
             )
         if recipe.mosaic is not None and not has_targets:
             raise ValueError(
-                f"{recipe.called} has a mosaic, whose four images have no one label, and these batches have no "
+                f"{recipe.called} has a mosaic, whose images have no one label, and these batches have no "
                 "targets. Give a source with annotations, or leave the mosaic out."
             )
 
@@ -56,21 +57,22 @@ def mosaic_block(
 ) -> Block:
     """A block of batches with the guests of their mosaics; arguments as of `mixing_stage.mixed_block`."""
     assert recipe.mosaic is not None
-    num, ids = len(positions), ids_at(positions)
+    num, ids, num_guests = len(positions), ids_at(positions), recipe.mosaic.num_images - 1
     drawn = draw_mosaic(recipe.mosaic, seed, epoch, positions if is_sampled else ids, is_sampled=is_sampled)
     with_guests = np.flatnonzero(drawn["applied"])
-    guests = epoch_order.mosaic_partners(positions[with_guests], num_positions)
-    owners = np.concatenate([np.arange(num), np.repeat(with_guests, NUM_CELLS - 1)])
+    guests = epoch_order.mosaic_partners(positions[with_guests], num_positions, recipe.mosaic.num_images)
+    owners = np.concatenate([np.arange(num), np.repeat(with_guests, num_guests)])
     batches = owners // batch_size
     arranged = np.argsort(batches, kind="stable")
     owners, of_batch = owners[arranged], batches[arranged]
     all_ids = np.concatenate([ids, ids_at(guests.reshape(-1))])[arranged]
-    cells = np.concatenate([np.zeros(num, np.int64), np.tile(np.arange(1, NUM_CELLS), len(with_guests))])
+    cells = np.concatenate([np.zeros(num, np.int64), np.tile(np.arange(1, num_guests + 1), len(with_guests))])
     placed: Rows = drawn[owners]
     placed["cell"] = cells[arranged]
     mosaic = BlockMosaic(
         placed=placed,
         drawn_by=ids[owners],
+        owners=owners,
         outputs=owners - of_batch * batch_size,
         starts=np.searchsorted(of_batch, np.arange(num_batches + 1)),
         num_own=np.bincount(np.arange(num) // batch_size, minlength=num_batches),
@@ -89,6 +91,29 @@ def name_partners(batch: BatchInProgress, items: Sequence[Item]) -> None:
         rows["mosaic"]["partners"][outputs[guests], rows["mosaic"]["cell"][guests] - 1] = rows["sample_id"][guests]
 
 
+def settle(
+    batch: BatchInProgress,
+    items: Sequence[Item],
+    *,
+    planner: Planner,
+    again: Sequence[Callable[[BatchInProgress, Sequence[Item]], None]],
+    replace: Callable[[BatchInProgress, Sequence[Item]], None],
+) -> None:
+    """Make again the images that lie elsewhere since another one of their mosaic was replaced: one of another shape.
+
+    Args:
+        batch: a batch whose items were all made.
+        items: of the batch.
+        planner: says which.
+        again: the stages that make an item whose size is known, from its plan on.
+        replace: puts other samples in the place of those that prove damaged then.
+    """
+    while moved := planner.moved(batch):
+        for stage in again:
+            stage(batch, [item for item in moved if item.error is None])
+        replace(batch, [item for item in moved if item.error is not None])
+
+
 def is_mosaic(batch: BatchInProgress) -> list[Item]:
     """The items whose images are put together of several."""
     assert batch.plan is not None
@@ -96,37 +121,23 @@ def is_mosaic(batch: BatchInProgress) -> list[Item]:
 
 
 def guests_of(batch: BatchInProgress, position: int) -> Ints:
-    """(3,) the places in the batch of the other images of a mosaic, in the order of their cells."""
+    """The places in the batch of the other images of a mosaic, in the order of their cells."""
     mosaic = batch.request.block.mosaic
     assert mosaic is not None
     outputs = mosaic.outputs[batch.request.cut]
     return batch.num_own + np.flatnonzero(outputs[batch.num_own :] == position)
 
 
-def quarters(row: Rows) -> list[Bools]:
-    """Which (H, W) pixels of a mosaic show the images in cells 1, 2 and 3, by the (1,) plan record of cell 0.
-
-    Where the four images meet, cell 0's ends: to the right of its last column and below its last row lie the others.
-    """
-    height, width = int(row["out_height"][0]), int(row["out_width"][0])
-    is_straight = not row["lens"].any() and not row["before_divisor"][:, :2].any()
-    x, y = np.arange(width) + 0.5, np.arange(height) + 0.5
-    if is_straight:
-        (x0, y0), (x_right, y_right), (x_down, y_down) = source_points(
-            row, np.array([[0.5, 0.5], [1.5, 0.5], [0.5, 1.5]]), np.zeros(3, np.int64)
-        )
-        seen_x = (x_down - x0) * (y - 0.5)[:, None] + ((x_right - x0) * (x - 0.5) + x0)
-        seen_y = (y_down - y0) * (y - 0.5)[:, None] + ((y_right - y0) * (x - 0.5) + y0)
-    else:
-        points = np.stack(np.broadcast_arrays(x, y[:, None]), axis=2).reshape(-1, 2)
-        found = source_points(row, points, np.zeros(len(points), np.int64)).reshape(height, width, 2)
-        seen_x, seen_y = found[:, :, 0], found[:, :, 1]
-    is_right, is_below = seen_x >= row["width"][0], seen_y >= row["height"][0]
-    return [is_right & ~is_below, ~is_right & is_below, is_right & is_below]
-
-
-def put_together(batch: BatchInProgress, images: npt.NDArray[Any], position: int, view: int, *, planar: bool) -> None:
-    """Copy into an image of a batch what its guests show of their quarters.
+def put_together(
+    batch: BatchInProgress,
+    images: npt.NDArray[Any],
+    position: int,
+    view: int,
+    *,
+    planar: bool,
+    windows: Sequence[tuple[int, int, int, int] | None] | None = None,
+) -> None:
+    """Copy into an image of a batch what its guests show of it.
 
     Args:
         batch: the batch.
@@ -134,10 +145,68 @@ def put_together(batch: BatchInProgress, images: npt.NDArray[Any], position: int
         position: of the image.
         view: of the recipe's views.
         planar: whether channels come first.
+        windows: where of the outputs the images lie, see `BatchInProgress.windows`; None: all are whole.
     """
     assert batch.plan is not None
-    row = batch.plan.views[view][position : position + 1]
-    for guest, quarter in zip(guests_of(batch, position).tolist(), quarters(row), strict=True):
-        own = images[position]
-        shown = quarter if planar else quarter.reshape(*quarter.shape, *(1,) * (own.ndim - 2))
-        np.copyto(own, images[guest], where=shown)
+    rows, guests = batch.plan.views[view], guests_of(batch, position)
+    own = np.moveaxis(images[position], 0, 2) if planar else images[position]
+    for guest, (part, is_shown) in zip(guests.tolist(), _shown(rows[[position]], rows[guests]), strict=True):
+        of_guest, left, top = images[guest], 0, 0
+        if windows is not None and (window := windows[guest]) is not None:
+            left, top, right, bottom = window
+            shape = (3, bottom - top, right - left) if planar else (bottom - top, right - left, 3)
+            of_guest = of_guest.reshape(-1)[: np.prod(shape)].reshape(shape)
+        of_guest = np.moveaxis(of_guest, 0, 2) if planar else of_guest
+        down, across = part
+        if down.start < down.stop and across.start < across.stop:
+            shown = of_guest[down.start - top : down.stop - top, across.start - left : across.stop - left]
+            where = True if is_shown is None else is_shown.reshape(*is_shown.shape, *(1,) * (own.ndim - 2))
+            np.copyto(own[part], shown, where=where)
+
+
+def _shown(row: Rows, guests: Rows) -> Iterator[tuple[tuple[slice, slice], Bools | None]]:
+    """For each guest the part of the output that holds its place of the canvas, and which of its pixels lie in that;
+    None: all. By the (1,) plan record of cell 0 and those of the guests.
+
+    All pixels are placed in the canvas once: so each lies in one image's place, however a seam is rounded.
+    """
+    height, width = int(row["out_height"][0]), int(row["out_width"][0])
+    if row["lens"].any() or row["before_divisor"][:, :2].any():
+        y, x = np.mgrid[:height, :width] + 0.5
+        points = _on_canvas(row, np.stack([x.reshape(-1), y.reshape(-1)], axis=1)).reshape(height, width, 2)
+        for place in guests["mosaic"]["place"]:
+            yield np.s_[0:height, 0:width], ((points >= place[:2]) & (points < place[2:])).all(axis=2)
+        return
+    corner, right, below = _on_canvas(row, np.array([[0.5, 0.5], [1.5, 0.5], [0.5, 1.5]]))
+    along_x, along_y = right - corner, below - corner
+    x, y = np.arange(width), np.arange(height)
+    for left, top, right_end, bottom in guests["mosaic"]["place"].astype(np.float64):
+        if along_x[1] == 0.0 and along_y[0] == 0.0:
+            at_x, at_y = along_x[0] * x + corner[0], along_y[1] * y + corner[1]
+            yield (_range((at_y >= top) & (at_y < bottom)), _range((at_x >= left) & (at_x < right_end))), None
+            continue
+        ends = np.array([[left, top], [right_end, top], [left, bottom], [right_end, bottom]]) - corner
+        seen = np.linalg.solve(np.stack([along_x, along_y], axis=1), ends.T)
+        (first_x, first_y), (last_x, last_y) = np.floor(seen.min(axis=1)), np.ceil(seen.max(axis=1)) + 1.0
+        part = (
+            slice(*np.clip([first_y, last_y], 0, height).astype(int)),
+            slice(*np.clip([first_x, last_x], 0, width).astype(int)),
+        )
+        some_x, some_y = x[part[1]], y[part[0], None]
+        at_x = along_y[0] * some_y + (along_x[0] * some_x + corner[0])
+        at_y = along_y[1] * some_y + (along_x[1] * some_x + corner[1])
+        yield part, (at_x >= left) & (at_x < right_end) & (at_y >= top) & (at_y < bottom)
+
+
+def _on_canvas(row: Rows, points: Floats) -> Floats:
+    """(n, 2) points of the canvas of (n, 2) output points, by a (1,) plan record."""
+    left, top, right, bottom = row["mosaic"]["place"][0].tolist()
+    scale = np.array([(right - left) / row["width"][0], (bottom - top) / row["height"][0]])
+    found: Floats = source_points(row, points, np.zeros(len(points), np.int64)) * scale + (left, top)
+    return found
+
+
+def _range(are_in: Bools) -> slice:
+    """The range of True, all of which follow each other."""
+    found = np.flatnonzero(are_in)
+    return slice(int(found[0]), int(found[-1]) + 1) if len(found) else slice(0, 0)

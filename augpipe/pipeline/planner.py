@@ -10,6 +10,7 @@ from augpipe.pipeline.blocks import Block, PlannedSamples
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.objects_of_crops import objects_of
 from augpipe.planning.kernel_rows import dct_factors, kernel_rows
+from augpipe.planning.mosaic_draws import write_places
 from augpipe.planning.plan import plan
 from augpipe.planning.regions import source_regions
 
@@ -78,6 +79,23 @@ class Planner:
                 item.pixels = self._cache.find(item.opened.sample_id, item.factor)
                 item.is_cached = item.pixels is not None
 
+    def moved(self, batch: BatchInProgress) -> list[Item]:
+        """The items of a planned batch that lie elsewhere in their mosaics than they are planned to."""
+        placed = self._placed(batch)
+        if placed is None:
+            return []
+        assert batch.plan is not None
+        differs = (placed["place"] != batch.plan.rows["mosaic"]["place"]).any(axis=1)
+        return [batch.items[position] for position in np.flatnonzero(differs)]
+
+    def _placed(self, batch: BatchInProgress) -> Rows | None:
+        """(B,) where the batch's images stand in mosaics, as they are now; None where the recipe makes none."""
+        recipe, mosaic, cut = self._settings.recipe, batch.request.block.mosaic, batch.request.cut
+        if recipe.mosaic is None or mosaic is None:
+            return None
+        sizes = np.array([item.opened.size for item in batch.items], np.int64).reshape(-1, 2)
+        return write_places(recipe.mosaic, mosaic.placed[cut], mosaic.owners[cut], sizes)
+
     def _begin_planned(
         self, batch: BatchInProgress, items: Sequence[Item], planned: PlannedSamples, block: Block | None = None
     ) -> None:
@@ -116,13 +134,14 @@ class Planner:
         images = [item.opened for item in items]
         places = np.array([item.position for item in items], np.int64)
         positions, mosaic, cut = batch.request.positions, batch.request.block.mosaic, batch.request.cut
+        placed = self._placed(batch)
         return self._planned(
             batch.request.epoch,
             np.array([image.sample_id for image in images], np.int64),
             None if positions is None else positions[places],
             np.array([image.size for image in images], np.int64),
             np.array([image.may_scale for image in images], np.bool_),
-            placed=None if mosaic is None else mosaic.placed[cut][places],
+            placed=None if placed is None else placed[places],
             drawn_by=None if mosaic is None else mosaic.drawn_by[cut][places],
         )
 
@@ -133,7 +152,10 @@ class Planner:
                 sizes = np.stack([block.sizes.heights, block.sizes.widths], axis=1)
                 is_known = sizes[:, 0] > 0
                 sizes[~is_known] = sizes[is_known.argmax()]  # one that the recipe takes, for rows that nobody looks at
-                mosaic = block.mosaic
+                recipe, mosaic = self._settings.recipe, block.mosaic
+                placed = None
+                if recipe.mosaic is not None and mosaic is not None:
+                    placed = write_places(recipe.mosaic, mosaic.placed, mosaic.owners, sizes)
                 block.planned = self._planned(
                     block.epoch,
                     block.sample_ids,
@@ -141,7 +163,7 @@ class Planner:
                     sizes,
                     block.sizes.may_scale,
                     is_known,
-                    placed=None if mosaic is None else mosaic.placed,
+                    placed=placed,
                     drawn_by=None if mosaic is None else mosaic.drawn_by,
                 )
             return block.planned

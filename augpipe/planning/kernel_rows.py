@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image.program_rows import AT_STEPS, STEP_BYTES, row_dtype
-from augpipe.gpu_ops.image.rows import GRID, KERNEL_ROW, REFLECT, REFLECT_101, SHARP, SNAP, WRAP
+from augpipe.gpu_ops.image.rows import GRID, KERNEL_ROW, MEETING, REFLECT, REFLECT_101, SHARP, SNAP, WRAP
 from augpipe.planning.fields import displacements, write_field_rows
 from augpipe.planning.plan_record import BORDERS, MAX_DCT_FACTOR
 from augpipe.planning.projection import is_moved, moved_extent
@@ -174,4 +174,5 @@ def _bound(
     inside = ((centre - reach >= low) & (centre + reach <= high)).all(axis=1)
     table["reflects"] = np.where(inside, 0, GOES_ON[border])
     fills = np.where(border == BORDERS.index("sharp"), SHARP, border == BORDERS.index("constant"))
+    fills[border == BORDERS.index("meeting")] = MEETING
     table["is_constant"] = np.where(inside, 0, fills)

@@ -21,7 +21,7 @@ from augpipe.ops.random_words import RandomWords, Stream
 from augpipe.planning.fields import refuse_bends, write_fields
 from augpipe.planning.look_up import source_points
 from augpipe.planning.mixing_draws import draw_mixing, pastes, write_mixing
-from augpipe.planning.mosaic_draws import PLACED
+from augpipe.planning.mosaic_draws import placed_dtype
 from augpipe.planning.plan_record import BORDERS, INTERPOLATIONS, MAX_DCT_FACTOR, plan_dtype
 from augpipe.planning.projection import slope_at_centre
 from augpipe.recipes.recipe import Recipe, check_recipe, refuse_keeping, refuse_mixing
@@ -195,7 +195,7 @@ def plan(
         partners: (B,) the sample that each is mixed with where the recipe's `mixing` says so, -1 for none; a loader
             finds them by position in the epoch. None: nothing is mixed.
         objects: of the images, where a crop of the recipe has `keep_objects`; others do not look at them.
-        placed: (B,) `planning.mosaic_draws.PLACED`, which a recipe with a mosaic needs; a loader finds them.
+        placed: (B,) `planning.mosaic_draws.placed_dtype`, which a recipe with a mosaic needs; a loader finds them.
         drawn_by: (B,) whose draws each has, where that is not its own sample: those of a mosaic share all of them.
 
     Raises:
@@ -223,7 +223,7 @@ def plan(
     if recipe.mosaic is not None and placed is None:
         if len(ids):
             refuse_mixing(recipe, "a plan of single samples")
-        placed = np.zeros(0, PLACED)
+        placed = np.zeros(0, placed_dtype(recipe.mosaic))
     words = drawn_by if words is None else words
     views = tuple(
         _plan_view(recipe, view, place, ids, epoch, seed, shape, words, positions is not None, objects, placed)
@@ -275,7 +275,7 @@ def _plan_view(
     drawn_by = (ids if words is None else words).astype(np.uint32)
     frame = Frame(sizes[:, 0], sizes[:, 1], view.crops, objects)
     if recipe.mosaic is not None and placed is not None:
-        recipe.mosaic.place(frame, placed["applied"], placed["centre"], placed["cell"])
+        recipe.mosaic.place(frame, placed["applied"], placed["place"])
     places: dict[str, int] = {}
     all_drawn: dict[str, Drawn] = {}
     for key, op in view.acting_ops:
@@ -290,7 +290,7 @@ def _plan_view(
             op.apply(frame, {})
     if recipe.channels == 1 and not view.ends_gray:
         make_gray(frame)
-    rows: Rows = np.zeros(len(ids), plan_dtype(view, frame, bool(recipe.mixing), recipe.mosaic is not None))
+    rows: Rows = np.zeros(len(ids), plan_dtype(view, frame, bool(recipe.mixing), recipe.mosaic))
     if placed is not None:
         rows["mosaic"] = placed
     if recipe.mixing:
@@ -301,6 +301,8 @@ def _plan_view(
     rows["border"], rows["fill"] = BORDERS.index(border), fill
     if border == "constant":
         rows["border"][frame.is_edge_sharp | frame.is_edge_kept | frame.snaps] = BORDERS.index("sharp")
+    if placed is not None:
+        rows["border"][placed["applied"]] = BORDERS.index("meeting")
     _compose(rows, frame)
     if recipe.interpolation == "nearest" or not recipe.antialias:
         rows["support"] = 1.0

@@ -6,13 +6,14 @@ import numpy as np
 
 from augpipe.ops.colour_program import program_fields
 from augpipe.ops.frame import Frame
+from augpipe.ops.mosaic import Mosaic
 from augpipe.planning.fields import FIELD
 from augpipe.planning.mixing_draws import MIXED
-from augpipe.planning.mosaic_draws import PLACED
+from augpipe.planning.mosaic_draws import placed_dtype
 from augpipe.recipes.view import View
 
-BORDERS = ("context", "reflect", "edge", "constant", "sharp", "reflect_101", "wrap")
-"""sharp: as constant, of an image that was padded after it was resized."""
+BORDERS = ("context", "reflect", "edge", "constant", "sharp", "reflect_101", "wrap", "meeting")
+"""sharp: as constant, of an image that was padded after it was resized; meeting: of one that meets others."""
 
 INTERPOLATIONS = ("bilinear", "bicubic", "nearest", "sharp bicubic")
 """sharp bicubic: OpenCV's, with a = -0.75."""
@@ -64,8 +65,8 @@ MAX_DCT_FACTOR = 8
 """The decoder scales by 1/8 at most; origins are multiples of it, so that they stay whole at every scale."""
 
 
-def plan_dtype(view: View, frame: Frame, mixes: bool = False, has_mosaic: bool = False) -> np.dtype[np.void]:
+def plan_dtype(view: View, frame: Frame, mixes: bool = False, mosaic: Mosaic | None = None) -> np.dtype[np.void]:
     """The record of a recipe's view: PLAN_FIELDS, what bends it, what its ops draw, and its colours' program."""
-    mixing = [("mixing", MIXED)] if mixes else [("mosaic", PLACED)] if has_mosaic else []
+    mixing = [("mixing", MIXED)] if mixes else [("mosaic", placed_dtype(mosaic))] if mosaic is not None else []
     bends = [("field", FIELD)] if frame.bends is not None else []
     return np.dtype([*PLAN_FIELDS, *bends, ("drawn", view.drawn_dtype), *program_fields(frame.steps), *mixing])

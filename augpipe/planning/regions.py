@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image.lens import distort, radial_gain
-from augpipe.gpu_ops.image.rows import REFLECT, WRAP
-from augpipe.gpu_ops.image.sampling import LEAST_DIVISOR
+from augpipe.gpu_ops.image.rows import MEETING, REFLECT, WRAP
+from augpipe.gpu_ops.image.sampling import LEAST_DIVISOR, MEETS_PX
 from augpipe.planning.fields import displacements
 
 Rows = npt.NDArray[np.void]
@@ -102,6 +102,7 @@ def _taps(rows: Rows, height: int, width: int) -> tuple[Float, Float]:
         support = _columns(rows, "support_x", "support_y")
         summed = scale * summed + np.abs(offset) + support + 1.0 + np.maximum(-least, most)
         slack = ROUNDING * summed
+        slack += np.where(rows["is_constant"] == MEETING, 2.0 * MEETS_PX, 0.0)[:, None]
         slack += scale * curvature * lengths2 * (0.5 / (num_points - 1) ** 2)
         first = np.floor(seen.min(axis=2) + least + offset - slack - support) + 1.0
         last = np.floor(seen.max(axis=2) + most + offset + slack - support) + np.ceil(2.0 * support)

@@ -84,8 +84,8 @@ class Recipe(TomlFile):
     """What mixes finished images with those of other samples, and their labels: at most one of these a sample, each
     with its own `p`. A `Loader` does it; all views of a sample are mixed with the same views of the same sample."""
     mosaic: Mosaic | None = None
-    """What shows four samples in one image, before all ops, where a `Loader` gives batches with targets. None: each
-    image is one sample's."""
+    """What shows four or nine samples in one image, before all ops, where a `Loader` gives batches with targets. None:
+    each image is one sample's."""
     pixels: Annotated[int, Field(ge=1)] = PIXELS
     """The `PIXELS` of the release that wrote it; left out, that of the release that reads it. It changes nothing: a
     recipe with another number is told of, and gets this release's."""
@@ -172,7 +172,7 @@ class Recipe(TomlFile):
         if self.mixing:
             raise ValueError("a recipe with a mosaic does not mix as well. Leave mixing out, or the mosaic.")
         if self.keeping:
-            raise ValueError("keep_objects looks at one image, and a mosaic shows four. Leave one of them out.")
+            raise ValueError("keep_objects looks at one image, and a mosaic shows several. Leave one of them out.")
         for view in self.all_views:
             if view.out_size is None:
                 raise ValueError(

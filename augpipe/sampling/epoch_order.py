@@ -18,6 +18,9 @@ STICKY_STREAM = zlib.crc32(b"augpipe.order.sticky")
 PARTNER_BLOCK = 64
 """Positions that find their partners for mixing among themselves."""
 
+MOSAIC_PARTNERS = np.array([32, 16, 48, 8, 40, 24, 56, 4])
+"""By which bits the partners of a position in a mosaic differ from it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
@@ -75,17 +78,18 @@ def partners(positions: Int, num_positions: int) -> Int:
     return np.where(positions < start, positions ^ (PARTNER_BLOCK // 2), around)
 
 
-def mosaic_partners(positions: Int, num_positions: int) -> Int:
-    """(n, 3) positions whose samples stand with those at (n,) positions in a mosaic.
+def mosaic_partners(positions: Int, num_positions: int, num_images: int) -> Int:
+    """(n, num_images - 1) positions whose samples stand with those at (n,) positions in a mosaic.
 
-    Within whole blocks of 64 they are the positions XOR 32, 16 and 48, else the next ones of a circle of what is left.
+    Within whole blocks of 64 they are the positions XOR 32, 16 and 48, and of nine images XOR 8, 40, 24, 56 and 4, too;
+    else the next ones of a circle of what is left.
     """
     num_left = num_positions % PARTNER_BLOCK
-    if num_left < 4 and num_positions > PARTNER_BLOCK:
+    if num_left < num_images and num_positions > PARTNER_BLOCK:
         num_left += PARTNER_BLOCK
     start = num_positions - num_left
-    around = start + (positions[:, None] - start + np.arange(1, 4)) % max(1, num_left)
-    return np.where(positions[:, None] < start, positions[:, None] ^ np.array([32, 16, 48]), around)
+    around = start + (positions[:, None] - start + np.arange(1, num_images)) % max(1, num_left)
+    return np.where(positions[:, None] < start, positions[:, None] ^ MOSAIC_PARTNERS[: num_images - 1], around)
 
 
 def sample_ids(positions: Int, num_samples: int, seed: int, epoch: int, shuffle: bool) -> Int:

@@ -113,7 +113,10 @@ def pictures(op: Any, images: list[Pixels]) -> list[tuple[str, Pixels]]:
         found = [(strength, cells(at_strength(op, strength), images, epoch, 1)[0]) for strength in strengths]
         return [(f"strength {strength:g}: {', '.join(cell.captions)}", cell.image) for strength, cell in found]
     different = {images[0].tobytes(): drawn[0]} | {cell.image.tobytes(): cell for cell in drawn}
-    return [(", ".join(cell.captions), cell.image) for cell in list(different.values())[1:4]]
+    found = [(", ".join(cell.captions), cell.image) for cell in list(different.values())[1:4]]
+    if isinstance(op, ops.Mosaic) and op.num_images == 4:
+        return [*found[:2], *pictures(op.model_copy(update={"num_images": 9}), images)[:1]]
+    return found
 
 
 def reaches(op: ops.Op, strength: float) -> bool:

@@ -16,7 +16,7 @@ from numba.extending import overload
 from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.image.field import BEYOND, NODE_ROWS, TAPS, bend_row
 from augpipe.gpu_ops.image.lens import distort, radial_gain
-from augpipe.gpu_ops.image.rows import GRID, KERNEL_ROW, SHARP, SNAP, SPLINE, TRIANGLE
+from augpipe.gpu_ops.image.rows import GRID, KERNEL_ROW, MEETING, SHARP, SNAP, SPLINE, TRIANGLE
 from augpipe.gpu_ops.image.sampling import (
     border_period,
     border_turn,
@@ -29,6 +29,7 @@ from augpipe.gpu_ops.image.sampling import (
     linear,
     sharp_gain,
     tap_weight,
+    where_it_meets,
 )
 from augpipe.gpu_ops.image.tone import cast, channel, normalise, to_uint8, vignette_gain
 from augpipe.gpu_ops.jit import kernel, leaf, subroutine
@@ -156,6 +157,8 @@ def _run_job(pixel_table, rows, batch, height, width, planar, image, block, s, a
         _locate(row, s, width, y, num_located)
         if bends is not None and row.field:
             bend_row(row, s, at_nodes, width, centred(0, width), y, num_located, nodes_held)
+        if row.is_constant == MEETING:
+            _meet(row, s, width, num_located)
         if not shares_x:
             are_taps_inside = _weigh_x(row, s, width)
         _sample(pixels, row, s, width, num_located, is_axis_aligned, are_taps_inside, fetched)
@@ -219,6 +222,18 @@ def _locate(row, s, width, y, num):
             x = centred(np.int32(i), width)
             store_source_x(at_source_x, i, linear(x, y, after_xx, after_xy, offset_x))
             store_source_y(at_source_y, i, linear(x, y, after_yx, after_yy, offset_y))
+
+
+@subroutine
+def _meet(row, s, width, num):
+    """Move where the first `num` pixels of a row come from into the image, where they lie next to its edge."""
+    offset = width * 4
+    at_source_x, at_source_y = s + SOURCE_X * offset, s + SOURCE_Y * offset
+    low_x, high_x = np.float32(row.low_x), np.float32(row.high_x)
+    low_y, high_y = np.float32(row.low_y), np.float32(row.high_y)
+    for i in range(num):
+        store_source_x(at_source_x, i, where_it_meets(load_source_x(at_source_x, i), low_x, high_x))
+        store_source_y(at_source_y, i, where_it_meets(load_source_y(at_source_y, i), low_y, high_y))
 
 
 @subroutine
@@ -420,7 +435,7 @@ def _finish_row(row, s, width, y, batch, start, plane, planar):
             prefetch_for_writing(np.uintp(next_row + batch.itemsize * (i + channel_or_third * step)))
 
     fill_r, fill_g, fill_b = row.fill[0], row.fill[1], row.fill[2]
-    if row.is_constant == SHARP:
+    if row.is_constant >= SHARP:
         for i in range(width):
             sum_x, inside_x = load_sum_x(at_sum_x, i), load_inside_x(at_inside_x, i)
             sum_y, inside_y = load_sum_y(at_sum_y, i), load_inside_y(at_inside_y, i)

@@ -9,7 +9,7 @@ from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.image.field import to_centre
 from augpipe.gpu_ops.image.fused import centred
 from augpipe.gpu_ops.image.lens import distort, radial_gain
-from augpipe.gpu_ops.image.rows import KERNEL_ROW, SNAP
+from augpipe.gpu_ops.image.rows import KERNEL_ROW, MEETING, SNAP
 from augpipe.gpu_ops.image.sampling import (
     border_period,
     border_turn,
@@ -19,6 +19,7 @@ from augpipe.gpu_ops.image.sampling import (
     floor,
     is_inside,
     linear,
+    where_it_meets,
 )
 from augpipe.gpu_ops.jit import kernel, leaf, subroutine
 
@@ -69,6 +70,13 @@ def nearest(coordinate):
 
 
 @subroutine
+def _meet(at, low, high):
+    """Move coordinates along an axis into the image, where they lie next to its edge."""
+    for i in range(len(at)):
+        at[i] = where_it_meets(at[i], low, high)
+
+
+@subroutine
 def _indices(at, low, high, reflects, may_fill, indices):
     """Along an axis the pixel that stands for each coordinate, -1 where nothing of the image is seen."""
     num = high - low + ONE
@@ -92,6 +100,9 @@ def _aligned_pixels(row, may_fill, first, image_width, found):
         at_x[j] = linear(centred(np.int32(j), width), ZERO, row.after_xx, row.after_xy, offset_x)
     for i in range(height):
         at_y[i] = linear(ZERO, centred(np.int32(i), height), row.after_yx, row.after_yy, offset_y)
+    if row.is_constant == MEETING:
+        _meet(at_x, np.float32(row.low_x), np.float32(row.high_x))
+        _meet(at_y, np.float32(row.low_y), np.float32(row.high_y))
     columns, lines = np.empty(width, np.int32), np.empty(height, np.int32)
     _indices(at_x, np.float32(row.low_x), np.float32(row.high_x), row.reflects, may_fill, columns)
     _indices(at_y, np.float32(row.low_y), np.float32(row.high_y), row.reflects, may_fill, lines)
@@ -132,6 +143,9 @@ def nearest_pixels(rows, item, fills, image_width, found):
         return
     for i in range(height):
         locate(row, width, centred(np.int32(i), height), at_x, at_y)
+        if row.is_constant == MEETING:
+            _meet(at_x, low_x, high_x)
+            _meet(at_y, low_y, high_y)
         num_outside = np.int32(0)
         for j in range(width):
             inside = is_inside(nearest(at_x[j]), low_x, high_x) * is_inside(nearest(at_y[j]), low_y, high_y)

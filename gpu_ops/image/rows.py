@@ -59,7 +59,7 @@ KERNEL_ROW = np.dtype(
         ("has_projection", np.int32),
         # 0: pixels outside are like the nearest one inside; else how the image goes on there, as below
         ("reflects", np.int32),
-        # 0: no fill is seen; 1: taps outside are the fill; SHARP: an output pixel is the image or the fill
+        # 0: no fill is seen; 1: taps outside are the fill; SHARP, MEETING: an output pixel is the image or the fill
         ("is_constant", np.int32),
         ("casts_last", np.int32),
         # a displacement that is added to where a pixel comes from: its kind, 0 for none, and what it becomes in source
@@ -91,8 +91,9 @@ REFLECT, REFLECT_101, WRAP = 1, 2, 3
 TRIANGLE, CUBIC, BOX, SHARP_CUBIC = range(4)
 """Filters: bilinear where it is not widened; bicubic with a = -0.5 and with a = -0.75; and the nearest pixel."""
 
-SHARP = 2
-"""As `is_constant`: an image that was padded after it was resized has an edge that is not resampled."""
+SHARP, MEETING = 2, 3
+"""As `is_constant`: an image that was padded after it was resized has an edge that is not resampled. One that meets
+others goes on a little beyond its edge, so that none shows the fill where the middle of a pixel lies on a seam."""
 
 PIXEL_TABLE_COLUMNS = ("address", "stride", "first_x", "first_y")
 """Per image, int64: address of the first RGBX pixel held, pixels from row to row, and which pixel of the image

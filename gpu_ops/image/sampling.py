@@ -15,6 +15,10 @@ LEAST_DIVISOR = np.float32(0.125)
 relative to the frame's centre; what lies beyond, up to the horizon and behind it, is looked up far outside."""
 
 
+MEETS_PX = np.float32(2.0**-7)
+"""How far, in pixels, an image that meets others goes on beyond its edge: more than float32 loses of a coordinate."""
+
+
 @leaf
 def floor(value):
     """The largest whole number not above `value`, for |value| < 2^31; numba-cuda lowers no np.floor."""
@@ -91,6 +95,14 @@ def continued(tap, low, period, inverse_period, turn):
 def sharp_gain(whole, inside):
     """What sums over the taps inside are multiplied by where more than half of their weight is, else 0."""
     return whole / inside if inside > np.float32(0.5) * whole else np.float32(0.0)
+
+
+@leaf
+def where_it_meets(coordinate, low, high):
+    """The coordinate, moved into the image's outermost pixels if it lies next to the edge of these, low..high."""
+    first, last = low - np.float32(0.5), high + np.float32(0.5)
+    is_next_to = (coordinate > first - MEETS_PX) & (coordinate < last + MEETS_PX)
+    return clamp(coordinate, first + MEETS_PX, last - MEETS_PX) if is_next_to else coordinate
 
 
 @leaf

@@ -32,6 +32,7 @@ from augpipe.gpu_ops.image.sampling import (
     linear,
     sharp_gain,
     tap_weight,
+    where_it_meets,
 )
 from augpipe.gpu_ops.image.tone import cast, channel, normalise, to_uint8, vignette_gain
 from augpipe.gpu_ops.random import philox
@@ -122,6 +123,10 @@ ARGUMENTS = {
     ],
     "sampling.sharp_gain": [*numbers((0.1, 2), (0, 2)), (F(1), F(0.5)), (F(1), F(0))],
     "sampling.clamp": [*numbers((-9, 9), (-5, 0), (0, 5)), (F(math.nan), F(-2), F(3)), (F(math.inf), F(-2), F(3))],
+    "sampling.where_it_meets": [
+        *numbers((-9, 9), (-5, 0), (0, 5)),
+        *((F(edge + moved), F(-2), F(3)) for edge in (-2.5, 3.5) for moved in (-0.01, -0.005, 0, 0.005, 0.01)),
+    ],
     "sampling.is_inside": [(F(t), F(-2), F(3)) for t in range(-5, 7)],
     "tone.channel": [(np.uint32(RNG.integers(0, 2**32)), shift) for shift in (0, 8, 16) for _ in range(30)],
     "tone.vignette_gain": numbers((0, 1), (0, 0.9), (1, 9), (0, 1)),
@@ -138,7 +143,15 @@ ARGUMENTS = {
     "tone.noisy": numbers((0, 255), (-5, 5), (0, 50), (0, 1)),
     "tone.to_uint8": [*numbers((-300, 600)), *((F(i) / 2,) for i in range(-3, 515)), (F(1e30),), (F(-1e30),)],
 }
-CALLS_A_LEAF = {"tone.combined", "tone.away_from", "tone.noisy", "lab.root_of", "lab.srgb", "clahe.table_entry"}
+CALLS_A_LEAF = {
+    "sampling.where_it_meets",
+    "tone.combined",
+    "tone.away_from",
+    "tone.noisy",
+    "lab.root_of",
+    "lab.srgb",
+    "clahe.table_entry",
+}
 """Leaves whose plain function ends with a compiled one, which hands a Python float to it."""
 
 
@@ -331,3 +344,13 @@ def test_powers_of_lab() -> None:
         light = value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
         assert abs(lab.linear_light(F(level)) - light) < 2e-5 * max(light, 0.05)
         assert abs(lab.srgb(F(light)) - level) < 2e-3
+
+
+def test_a_coordinate_next_to_an_edge_is_moved_into_the_image() -> None:
+    """Of pixels -2..3, which reach from -2.5 to 3.5; all others stay where they are."""
+    edge = 2.0**-7
+    for given, becomes in (
+        *((-2.5, -2.5 + edge), (-2.505, -2.5 + edge), (-2.495, -2.5 + edge), (3.5, 3.5 - edge), (3.505, 3.5 - edge)),
+        *((-2.51, -2.51), (-2.49, -2.49), (0.25, 0.25), (3.51, 3.51), (-99.0, -99.0)),
+    ):
+        assert float(where_it_meets.py_func(F(given), F(-2), F(3))) == F(becomes)

@@ -28,6 +28,10 @@ RECIPES["mosaic"] = Recipe(
     mosaic=ops.Mosaic(size=30, p=0.8),
     ops=(ops.Rotate(), ops.Zoom(), ops.CenterCrop(size=30), ops.Flip()),
 )
+RECIPES["mosaic of nine"] = Recipe(
+    mosaic=ops.Mosaic(size=30, num_images=9, p=0.8),
+    ops=(ops.Rotate(), ops.Zoom(), ops.CenterCrop(size=30), ops.Flip(), ops.HueSaturationValue()),
+)
 NAMES = st.sampled_from(sorted(RECIPES))
 
 
