@@ -40,7 +40,9 @@ ROTATIONS = st.one_of(
         turns=st.lists(st.sampled_from([0, 1, 2, 3]), min_size=1, unique=True).map(tuple),
         p=PROBABILITIES,
     ),
+    _built(ops.Transpose, p=PROBABILITIES),
 )
+"""Turns; none that swaps an image's sides, as no crop may stand next to it."""
 STRETCHES = st.one_of(
     _built(ops.Stretch, horizontal=ranges(0.5, 2.5), vertical=ranges(0.5, 2.5), p=PROBABILITIES),
     st.just(ops.Stretch(horizontal=(0.5, 1.5), vertical=(1.0, 1.25), step=0.25)),
@@ -221,6 +223,7 @@ BY_HAND = {
         ops.SomeOf,
         ops.Stretch,
         ops.Translate,
+        ops.Transpose,
         ops.Vignette,
         ops.WholePixels,
         ops.Zoom,
