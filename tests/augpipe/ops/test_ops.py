@@ -1,6 +1,7 @@
 """What each op draws: which values, how often, from which words; and what it says of itself."""
 
 import math
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ from augpipe import Recipe, ops, plan, recipes
 from augpipe.gpu_ops.random.philox import draws
 from augpipe.ops.draws import Number
 from augpipe.ops.frame import Frame
+from augpipe.ops.groups import Group
 from augpipe.ops.op import KINDS
 from augpipe.ops.random_words import RandomWords, stream_id
 from augpipe.validation.models import FieldError
@@ -762,6 +764,16 @@ def test_what_has_a_field_instead_of_a_range_is_read_again(op: ops.Op) -> None:
     assert type(op).model_validate(op.model_dump()) == op
 
 
+def test_an_op_writes_the_fields_that_it_wrote_when_it_came() -> None:
+    """A field that comes later stands in `NEW_FIELDS`; a new op gets a line in the file."""
+    lines = (Path(__file__).resolve().parents[2] / "golden/op_fields.txt").read_text().splitlines()
+    written = {kind: names.split() for kind, _, names in (line.partition(":") for line in lines)}
+    assert set(written) == set(KINDS)
+    for kind, names in written.items():
+        group = {"ops": [ops.Flip()]} if issubclass(KINDS[kind], Group) else {}
+        assert [name for name in KINDS[kind](**group).model_dump() if name != "op"] == names, kind
+
+
 @pytest.mark.parametrize(
     ("op", "name"),
     [
@@ -770,6 +782,9 @@ def test_what_has_a_field_instead_of_a_range_is_read_again(op: ops.Op) -> None:
         (ops.ResizeLongest(align_corners=True), "align_corners"),
         (ops.RandomResizedCrop(align_corners=True), "align_corners"),
         (ops.ElasticTransform(side_px=224), "side_px"),
+        (ops.QuarterTurn(swaps_sides=True), "swaps_sides"),
+        (ops.Transpose(swaps_sides=True), "swaps_sides"),
+        (ops.MotionBlur(line="ends"), "line"),
     ],
 )
 def test_a_new_field_is_written_where_it_is_given_alone(op: ops.Op, name: str) -> None:

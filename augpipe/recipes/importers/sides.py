@@ -1,0 +1,61 @@
+"""Height and width of what transforms make: where they are known, and where they change places."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from augpipe import ops
+from augpipe.ops import Op
+from augpipe.ops.geometry import within_swapped
+from augpipe.ops.op import pair
+from augpipe.ops.sized_crops import SizedCrop
+from augpipe.validation.models import changed
+
+if TYPE_CHECKING:
+    from augpipe.recipes.importers.findings import Findings
+
+KEEPS_SHAPE = "a frame that is not square keeps its shape, where the sides change places there."
+"""What differs in a turn of a frame that a crop has made."""
+
+
+def sides_of(made: Sequence[Op]) -> tuple[int, ...]:
+    """Height and width of the frames that ops make; fewer numbers where they differ."""
+    sides: tuple[Any, ...] = ()
+    for op in made:
+        if isinstance(op, ops.ResizeLongest):
+            sides = (op.size,)
+        elif isinstance(op, ops.Pad) and op.size is not None and len(sides) == 1:
+            padded = op.size if isinstance(op.size, tuple) else (op.size,) * 2
+            sides = padded if min(padded) >= sides[0] else ()
+        elif op.is_crop:
+            sides = pair(op.size) if isinstance(op, SizedCrop) else ()
+    return sides
+
+
+def swap_sides(found: "Findings") -> None:
+    """Have height and width change places, as there, where images keep their own size."""
+    if any(op.is_crop for op in found.ops):
+        return
+    made: dict[int, Op] = {}
+    swapped = [_swapping(op, made) for op in found.ops]
+    if within_swapped(swapped):
+        return
+    found.ops[:] = swapped
+    for place, row in enumerate(found.rows):
+        own = tuple(_swapping(op, made) for op in row.ops)
+        found.rows[place] = replace(row, ops=own, note="" if row.note == KEEPS_SHAPE else row.note)
+    found.notes[:] = [note for note in found.notes if not note.endswith(KEEPS_SHAPE)]
+
+
+def _swapping(op: Op, made: dict[int, Op]) -> Op:
+    """The op with sides that change places; the one of `made`, by the op's identity, where it was asked for before."""
+    if id(op) not in made:
+        one = op
+        if isinstance(op, ops.OneOf | ops.SomeOf | ops.AllOf):
+            inner = tuple(_swapping(inner, made) for inner in op.ops)
+            if any(new is not old for new, old in zip(inner, op.ops, strict=True)):
+                one = changed(op, ops=inner)
+        elif isinstance(op, ops.QuarterTurn | ops.Transpose):
+            one = changed(op, swaps_sides=True)
+        made[id(op)] = one
+    return made[id(op)]
