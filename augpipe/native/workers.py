@@ -18,31 +18,30 @@ _open_pools: "weakref.WeakSet[WorkerPool]" = weakref.WeakSet()
 
 
 class Latch:
-    """What `threading.Event` is, for something that happens once.
+    """What `threading.Event` is, for something that happens once, and for a thread that Ctrl-C may interrupt.
 
     An event is written in Python: a KeyboardInterrupt within its `wait` raises a RuntimeError of its own, or leaves its
-    lock held for good. A lock is taken and given back in C, where no signal is looked at.
+    lock held for good. This lock is taken and given back by a block without content, which nothing comes between.
     """
 
     def __init__(self) -> None:
-        self._closed = threading.Lock()
-        self._closed.acquire()
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self._held = [self._lock]
 
     def set(self) -> None:
         """Pass it; a second time nothing happens."""
-        with suppress(RuntimeError):
-            self._closed.release()
+        with suppress(IndexError):
+            self._held.pop().release()  # of two threads that pass it at once, one has the lock
 
     def is_set(self) -> bool:
         """Whether it was passed."""
-        return not self._closed.locked()
+        return not self._held
 
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until it is passed; returns False where that took longer than `timeout_s`."""
-        is_passed = self._closed.acquire(timeout=-1 if timeout_s is None else timeout_s)
-        if is_passed:
-            self._closed.release()
-        return is_passed
+    def wait(self) -> None:
+        """Wait until it is passed."""
+        with self._lock:
+            pass
 
 
 class WorkerPool:

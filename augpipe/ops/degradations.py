@@ -26,6 +26,7 @@ class Downscale(Op):
     """How often the view is made coarse."""
 
     draws = (Number("scale", neutral=1.0),)
+    is_within_output = True
     formula = "the pixel at floor(floor(x scale) / scale), along y alike"
     inspect_text = "{scale[0]:g} to {scale[1]:g} of the sides in between"
     caption_text = "downscale {scale:.2f}"

@@ -10,11 +10,9 @@ from pydantic import Field, model_validator
 
 from augpipe.gpu_ops.image import affine
 from augpipe.ops.common_ops import FactorOp, SwitchOp
-from augpipe.ops.degradations import Downscale
 from augpipe.ops.draws import Applied, Draw, FactorsWithin, Limits, Number, Scale, Within
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import MAX_SIDE_PX, Drawn, Op, Probability, Range, where_applied
-from augpipe.ops.output_frame import CoarseDropout, Erase, GridShuffle
 from augpipe.ops.random_words import RandomWords, check_steps, num_steps
 from augpipe.validation.models import told
 
@@ -366,10 +364,6 @@ class Translate(Op):
         return f"moved x {texts[0]}, y {texts[1]}"
 
 
-OF_OUTPUT = (CoarseDropout, Downscale, Erase, GridShuffle)
-"""What is drawn within the sides of the output."""
-
-
 def last_swap(listed: Sequence[Op]) -> Op | None:
     """The last op that has, or holds what has, height and width change places."""
     return next((op for op in reversed(listed) if any(_swaps_sides(inner) for inner in op.flat)), None)
@@ -381,7 +375,7 @@ def within_swapped(listed: Sequence[Op]) -> str:
     if swap is None:
         return ""
     before = listed[: next(place for place, op in enumerate(listed) if op is swap)]
-    return next((inner.op for op in before for inner in op.flat if isinstance(inner, OF_OUTPUT)), "")
+    return next((inner.op for op in before for inner in op.flat if inner.is_within_output), "")
 
 
 def _swaps_sides(op: Op) -> bool:

@@ -62,7 +62,9 @@ KINDS: dict[str, type["Op"]] = {}
 """The name in TOML -> the op, complete once `augpipe.ops` is imported: each class below that package enters itself."""
 
 
-NEW_FIELDS = ("align_corners", "height_px", "keep_objects", "side_px")
+NEW_FIELDS = {
+    *("align_corners", "blue_first", "height_px", "keep_objects", "keeps_gray", "line", "side_px", "swaps_sides"),
+}
 """Fields that ops of the first release did not have."""
 
 
@@ -97,6 +99,8 @@ class Op(Checked):
     """Whether it draws how many pixels an image has: an op behind it makes them one size."""
     sides_px: ClassVar[tuple[str, ...]] = ()
     """Fields that count pixels of what is seen: they change in proportion where images of another size are wanted."""
+    is_within_output: ClassVar[bool] = False
+    """Whether it looks at the sides of the output, `Frame.final_sides`, which no op behind it may change then."""
     is_lens: ClassVar[bool] = False
     """Whether it bends lines, by a lens or a displacement: one look-up bends an image once."""
     is_projective: ClassVar[bool] = False
@@ -108,7 +112,10 @@ class Op(Checked):
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Without what is new and not given: states and plans then read as those of earlier releases."""
         written: dict[str, Any] = serialize(self)
-        return {name: value for name, value in written.items() if name not in NEW_FIELDS or value not in (None, False)}
+        fields = type(self).model_fields
+        return {
+            name: value for name, value in written.items() if name not in NEW_FIELDS or value != fields[name].default
+        }
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:

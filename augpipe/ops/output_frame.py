@@ -47,6 +47,7 @@ class Erase(Op):
     """How often a rectangle is filled."""
 
     draws = (Draw("edges", np.int32, (4,), num_words=2 + 2 * NUM_TRIES, neutral=0), Seed())
+    is_within_output = True
     formula = "filled with noise, the mean or a colour"
 
     @model_validator(mode="after")
@@ -113,6 +114,7 @@ class CoarseDropout(Op):
 
     draws = (Draw("edges", np.int32, neutral=0),)
     num_words = 2
+    is_within_output = True
     formula = "`fill` in each rectangle"
 
     @model_validator(mode="after")
@@ -177,6 +179,7 @@ class GridShuffle(Op):
     """How often cells change places."""
 
     draws = (Applied(), Draw("moves", np.int16, num_words=0))
+    is_within_output = True
     formula = "each cell shows one of its size, all permutations alike"
     inspect_text = "where each of {grid[0]} x {grid[1]} cells comes from"
 

@@ -10,7 +10,7 @@ Pixels = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.float32]
 PROBE_PX = 64
 BEYOND = np.float32(-1000.0)
-"""What stands beyond an image that is smaller than others next to it: far from any level."""
+"""What fills up a smaller image to the size of a larger one: no level is near it."""
 POINTS = ((0.5, 0.5), (0.25, 0.25), (0.25, 0.7), (0.7, 0.25), (0.75, 0.75), (0.05, 0.95))
 """Where single pixels are read, as parts of height and width."""
 

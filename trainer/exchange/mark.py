@@ -1,8 +1,7 @@
 """A point on a collective's way that others wait for, on the host and on a GPU's streams."""
 
+from threading import Event
 from typing import Any
-
-from augpipe.native.workers import Latch
 
 
 class Mark:
@@ -12,7 +11,7 @@ class Mark:
     """
 
     def __init__(self) -> None:
-        self._is_queued = Latch()
+        self._is_queued = Event()
         self._event: Any = None
 
     def set(self, stream: Any = None) -> None:

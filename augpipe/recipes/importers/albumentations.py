@@ -9,7 +9,6 @@ from typing import Any
 
 from augpipe import ops
 from augpipe.ops import Op
-from augpipe.ops.geometry import within_swapped
 from augpipe.ops.op import Beyond
 from augpipe.recipes.importers.albumentations_affine import (
     add_affine_of_imgaug,
@@ -28,7 +27,7 @@ from augpipe.recipes.importers.findings import (
     refused,
     same,
 )
-from augpipe.validation.models import changed
+from augpipe.recipes.importers.sides import KEEPS_SHAPE, swap_sides
 
 VERSIONS = ("1", "2")
 """Those whose transforms are mapped."""
@@ -66,7 +65,7 @@ def found_in(data: Any, version: str = "") -> Findings:
     measured_as = tuple(f"albumentations-{one}" for one in versions)
     found = Findings(source="albumentations", measured_as=measured_as, name_of=_name, read=getitem)
     _add_all(found, _flattened(data))
-    _swap_sides(found)
+    swap_sides(found)
     if data.get("bbox_params"):
         found.note(f"bbox_params: boxes are given to the call: {_call_with_boxes(data['bbox_params'])}")
     if data.get("keypoint_params"):
@@ -161,7 +160,6 @@ def _border(one: Mapping[str, Any]) -> Beyond:
 
 OPENCV_SIGMAS = {3: 0.8493, 5: 1.08, 7: 1.42}
 """The sigmas that are nearest to the kernels that OpenCV has of these sizes for a sigma of 0."""
-KEEPS_SHAPE = "a frame that is not square keeps its shape, where the sides change places there."
 CLAHE_NOTE = "OpenCV rounds L*, a* and b* to 256 levels; here the new ones are not rounded."
 
 
@@ -441,35 +439,6 @@ def _turn(make: Callable[[float], Op]) -> Maker:
         found.add(_name(one), make(one["p"]), note="" if found.is_square else KEEPS_SHAPE)
 
     return add
-
-
-def _swap_sides(found: Findings) -> None:
-    """Have height and width change places, as there, where images keep their own size."""
-    if any(op.is_crop for op in found.ops):
-        return
-    made: dict[int, Op] = {}
-    swapped = [_swapping(op, made) for op in found.ops]
-    if within_swapped(swapped):
-        return
-    found.ops[:] = swapped
-    for place, row in enumerate(found.rows):
-        own = tuple(_swapping(op, made) for op in row.ops)
-        found.rows[place] = replace(row, ops=own, note="" if row.note == KEEPS_SHAPE else row.note)
-    found.notes[:] = [note for note in found.notes if not note.endswith(KEEPS_SHAPE)]
-
-
-def _swapping(op: Op, made: dict[int, Op]) -> Op:
-    """The op with sides that change places; the one of `made`, by the op's identity, where it was asked for before."""
-    if id(op) not in made:
-        one = op
-        if isinstance(op, ops.OneOf | ops.SomeOf | ops.AllOf):
-            inner = tuple(_swapping(inner, made) for inner in op.ops)
-            if any(new is not old for new, old in zip(inner, op.ops, strict=True)):
-                one = changed(op, ops=inner)
-        elif isinstance(op, ops.QuarterTurn | ops.Transpose):
-            one = changed(op, swaps_sides=True)
-        made[id(op)] = one
-    return made[id(op)]
 
 
 def _d4(p: float) -> Op:

@@ -21,8 +21,9 @@ from augpipe.recipes.importers.commuting import (
     shows_means,
     turns_alike,
 )
-from augpipe.recipes.importers.looks import keep_pixels_whole, sides_of
+from augpipe.recipes.importers.looks import keep_pixels_whole
 from augpipe.recipes.importers.measured import judged
+from augpipe.recipes.importers.sides import sides_of
 from augpipe.validation.models import FieldError
 
 PILLOW_FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}

@@ -1,30 +1,14 @@
 """How transforms look between pixels, where one recipe looks once: whose pixels can stay whole."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from augpipe import ops
 from augpipe.ops import Op
-from augpipe.ops.op import pair
-from augpipe.ops.sized_crops import SizedCrop
+from augpipe.recipes.importers.sides import sides_of
 
 if TYPE_CHECKING:
     from augpipe.recipes.importers.findings import Row
-
-
-def sides_of(made: Sequence[Op]) -> tuple[int, ...]:
-    """Height and width of the frames that ops make; fewer numbers where they differ."""
-    sides: tuple[Any, ...] = ()
-    for op in made:
-        if isinstance(op, ops.ResizeLongest):
-            sides = (op.size,)
-        elif isinstance(op, ops.Pad) and op.size is not None and len(sides) == 1:
-            padded = op.size if isinstance(op.size, tuple) else (op.size,) * 2
-            sides = padded if min(padded) >= sides[0] else ()
-        elif op.is_crop:
-            sides = pair(op.size) if isinstance(op, SizedCrop) else ()
-    return sides
 
 
 def keep_pixels_whole(made: list[Op], rows: list["Row"]) -> None:
@@ -48,7 +32,7 @@ def keep_pixels_whole(made: list[Op], rows: list["Row"]) -> None:
 
 
 def _place_of(made: list[Op], row: "Row") -> int | None:
-    """Of the op that is the row's, or holds it."""
+    """Where the op stands that a row names, or the group that holds it."""
     own = {id(inner) for op in row.ops for inner in op.flat}
     return next((place for place, op in enumerate(made) if any(id(inner) in own for inner in op.flat)), None)
 

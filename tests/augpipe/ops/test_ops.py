@@ -9,12 +9,12 @@ import pytest
 from scipy import stats
 
 from augpipe import Recipe, ops, plan, recipes
-from augpipe.gpu_ops.random.philox import draws
+from augpipe.gpu_ops.random.philox import draws, seed_key
 from augpipe.ops.draws import Number
 from augpipe.ops.frame import Frame
 from augpipe.ops.groups import Group
 from augpipe.ops.op import KINDS
-from augpipe.ops.random_words import RandomWords, stream_id
+from augpipe.ops.random_words import RandomWords, Stream, stream_id
 from augpipe.validation.models import FieldError
 
 NUM = 4_000
@@ -764,6 +764,26 @@ def test_what_has_a_field_instead_of_a_range_is_read_again(op: ops.Op) -> None:
     assert type(op).model_validate(op.model_dump()) == op
 
 
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_what_looks_at_the_sides_of_the_output_says_so(kind: type[ops.Op]) -> None:
+    """Else sides could be swapped behind it, and it would lie elsewhere than it was drawn."""
+    looked: list[str] = []
+
+    class Watched(Frame):
+        @property
+        def final_sides(self) -> Any:
+            looked.append("looked")
+            return super().final_sides
+
+    made = kind(**{"ops": [ops.Invert()]} if issubclass(kind, Group) else {})
+    frame = Watched(*np.full((2, 5), 64))
+    words = RandomWords(
+        np.zeros((5, made.num_words), np.uint32), Stream(seed_key(0), 0, np.arange(5, dtype=np.uint32), kind.__name__)
+    )
+    made.apply(frame, made.draw(words, frame))
+    assert bool(looked) == made.is_within_output
+
+
 def test_an_op_writes_the_fields_that_it_wrote_when_it_came() -> None:
     """A field that comes later stands in `NEW_FIELDS`; a new op gets a line in the file."""
     lines = (Path(__file__).resolve().parents[2] / "golden/op_fields.txt").read_text().splitlines()
@@ -790,7 +810,7 @@ def test_an_op_writes_the_fields_that_it_wrote_when_it_came() -> None:
 def test_a_new_field_is_written_where_it_is_given_alone(op: ops.Op, name: str) -> None:
     """So that states and plans of earlier releases go on."""
     given, plain = Recipe(ops=[op]), Recipe(ops=[type(op)()])
-    assert name in op.model_dump() and name in given.to_toml()
-    assert name not in plain.ops[0].model_dump() and name not in plain.to_toml()
+    assert name in op.model_dump() and f"{name} = " in given.to_toml()
+    assert name not in plain.ops[0].model_dump() and f"{name} = " not in plain.to_toml()
     for recipe in (given, plain):
         assert Recipe.model_validate(recipe.model_dump(mode="json")) == recipe
