@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from augpipe import Augment, Recipe, ops
+from augpipe.ops.filters import drawn_line
 from tests.parity.images import Pixels, noise
 
 SHAPES = [(1, 1), (1, 7), (5, 2), (3, 3), (40, 61)]
@@ -112,3 +113,11 @@ def test_images_that_drew_none_stay_as_they_are() -> None:
 def test_wrong_fields_are_named(kind: type[ops.Op], fields: dict[str, object], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         kind(**fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("side", [3, 5, 7])
+def test_lines_between_any_two_pixels_are_opencvs(side: int) -> None:
+    ends = np.array([pair for pair in np.ndindex(*[side] * 4) if pair[:2] != pair[2:]])
+    for (x, y, last_x, last_y), weights in zip(ends.tolist(), drawn_line(np.full(len(ends), side), ends), strict=True):
+        expected = cv2.line(np.zeros((side, side)), (x, y), (last_x, last_y), 1.0)
+        assert np.array_equal(weights[: side**2].reshape(side, side), expected / expected.sum()), (x, y, last_x, last_y)
