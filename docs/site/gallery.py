@@ -138,7 +138,7 @@ def cells(op: Any, images: list[Pixels], epoch: int, num: int) -> list[Cell]:
 def recipe_of(op: Any) -> Recipe:
     """The op alone, or with what shows its effect, or makes images of one size, behind it."""
     if isinstance(op, ops.Mosaic):
-        return Recipe(mosaic=op, ops=[ops.CenterCrop(size=op.size)])
+        return Recipe(mosaic=op, ops=[ops.Resize(size=op.size)])  # all of the canvas
     if isinstance(op, Mix):
         return Recipe(ops=[ops.Resize(size=SIZE_PX[::-1])], mixing=[op])
     if isinstance(op, ops.WholePixels):
