@@ -38,7 +38,7 @@ from augpipe.pipeline.skipped import hand_out
 from augpipe.pipeline.target_choice import TargetsName, chosen_targets
 from augpipe.planning.output_format import DTypeLike, Framework, Layout, OutputFormat, dtype_name, import_torch
 from augpipe.recipes.names import as_schedule
-from augpipe.recipes.recipe import PIXELS, Recipe
+from augpipe.recipes.recipe import Recipe, refuse_passes
 from augpipe.recipes.schedule import Schedule
 from augpipe.sampling import Sampler
 from augpipe.sampling.epoch_order import Place
@@ -239,6 +239,8 @@ class Loader(Generic[FrameworkName]):
         check_kept_objects(self.source, self.schedule.recipes)
         is_native = self._choice.backend == "native" and not self._choice.is_on_cuda
         check_mosaics(self.schedule.recipes, is_native=is_native, has_targets=self._targets is not None)
+        for one in self.schedule.recipes if self._choice.is_on_cuda else ():
+            refuse_passes(one, f'device="{device}"')
         self.drop_last = drop_last
         self.shuffle = shuffle
         self._skips_bad = on_error == "skip"
@@ -347,7 +349,7 @@ class Loader(Generic[FrameworkName]):
             "shuffle": self.shuffle,
             "source": self._identity,
             "recipe": self._recipe_text,
-            "pixels": PIXELS,
+            "pixels": max(one.pixels for one in self.schedule.recipes),
         }
         if self._epochs.sampling is not None:
             state["sampler"] = self._epochs.sampling.fingerprint()

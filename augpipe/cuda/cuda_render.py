@@ -23,7 +23,7 @@ from augpipe.gpu_ops.image.cuda.launch import (
 from augpipe.gpu_ops.image.program_rows import are_filters, first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.output_format import OutputFormat
-from augpipe.recipes.recipe import Recipe
+from augpipe.recipes.recipe import Recipe, refuse_passes
 
 Rows = npt.NDArray[np.void]
 
@@ -52,6 +52,7 @@ class DeviceRenderer:
         streams: Streams | None = None,
     ) -> None:
         assert form.framework == "torch"
+        refuse_passes(recipe, str(device))
         self._streams = streams or streams_of(device)
         self._form = form
         self._ring = UploadRing(self._streams)

@@ -173,6 +173,8 @@ def _smaller(image: StoredImage, scale: int, max_pixels: int) -> StoredImage:
 def _another_recipe(case: Case) -> Iterator[Change]:
     """Without the op that takes most of the time, or with a blur that takes less."""
     settings, few = case.trials.settings, case.images[:FEW]
+    if (passes := settings.recipe.num_passes) > 1:
+        yield _tried(case, f"recipe.fused(), one pass instead of {passes}, with other images", settings.recipe.fused())
     listed = [op for view in settings.recipe.all_views for op in view.ops]
     kinds = {op.op for op in listed if op.op != "normalize" and not op.is_crop and getattr(op, "p", 0.0) > 0.0}
     before = time_parts(settings, few, case.trials.epoch).total

@@ -5,9 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
+from augpipe.decoding.decoded_pixels import LocatedPixels
+from augpipe.gpu_ops.image.pixels import pack_levels
 from augpipe.gpu_ops.image.program_rows import first_parts
-from augpipe.native.cpu_render import Scratch, finish_levels, render
+from augpipe.native.cpu_render import LEVELS, Scratch, finish_levels, render
 from augpipe.pipeline.blocks import Block
 from augpipe.pipeline.decode_stage import Decoder
 from augpipe.pipeline.items import BatchInProgress, Settings
@@ -15,6 +18,9 @@ from augpipe.pipeline.planner import Planner
 from augpipe.pipeline.samples import Samples
 from augpipe.pipeline.stored_image import StoredImage
 from augpipe.planning.output_format import OutputFormat
+from augpipe.planning.record_passes import is_joined, parted_tables
+
+Rows = npt.NDArray[np.void]
 
 FORM = OutputFormat(dtype="float32", layout="NCHW", framework="numpy")
 
@@ -52,20 +58,32 @@ def time_parts(settings: Settings, images: Sequence[StoredImage], epoch: int) ->
             decoder.decode(batch, item, scratch.pixels)
             spent[0] += time.thread_time() - start
             assert item.pixels is not None
-            for rows, (height, width) in zip(batch.tables, batch.sizes, strict=True):
-                out = memory.values(height * width * 3)
-                first = first_parts(rows)
-                start = time.thread_time()
-                render([item.pixels], first, out, (height, width), FORM, scratch)
-                spent[1] += time.thread_time() - start
-                if first is not rows:
+            for rows, size in zip(batch.tables, batch.sizes, strict=True):
+                pixels, form = item.pixels, LEVELS if is_joined(rows) else FORM
+                for nth, (own, (height, width)) in enumerate(_passes(rows, size)):
                     start = time.thread_time()
-                    finish_levels(rows, out, out, (height, width), True)
-                    spent[2] += time.thread_time() - start
+                    if nth:  # what the pass before has left
+                        packed = scratch.between(len(out) // 3)[1]
+                        pack_levels(out, packed)
+                        pixels = LocatedPixels.of(packed.reshape(*before, 4))
+                    before, out, first = (height, width), memory.values(height * width * 3), first_parts(own)
+                    render([pixels], first, out, (height, width), form, scratch)
+                    spent[1] += time.thread_time() - start
+                    if first is not own:
+                        start = time.thread_time()
+                        finish_levels(own, out, out, (height, width), form.planar)
+                        spent[2] += time.thread_time() - start
             height, width, channels = image.shape(item.factor)
             cached += height * width * channels
     decoding, mapping, program = (spent / len(images)).tolist()
     return Parts(decoding=decoding, map=mapping, program=program, cached_bytes=cached / len(images))
+
+
+def _passes(rows: Rows, size: tuple[int, int]) -> list[tuple[Rows, tuple[int, int]]]:
+    """The (1,) kernel row of each pass of a view, and height and width of what it makes."""
+    if not is_joined(rows):
+        return [(rows, size)]
+    return [(own, (int(sizes[0, 0]), int(sizes[0, 1]))) for own, sizes in parted_tables(rows)]
 
 
 def _nothing(batch: BatchInProgress) -> None:

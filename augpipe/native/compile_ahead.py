@@ -9,7 +9,7 @@ from augpipe.ops.bends import ElasticTransform, GridDistortion, WholePixels
 from augpipe.planning.output_format import OutputFormat
 from augpipe.recipes.recipe import Recipe
 
-FIRST = ("run_jobs", "mix_images")
+FIRST = ("run_jobs", "mix_images", "pack_levels")
 """What renders any batch, and takes by far the most of the time; what is not named here compiles where it is called."""
 ORDERING = ("_fill_draws", "_walk")
 """What says which sample comes when, and with which draws."""
@@ -34,6 +34,8 @@ def start_compiling(form: OutputFormat, recipes: Sequence[Recipe], *, decodes: b
     ops = [inner for recipe in recipes for view in recipe.all_views for op in view.ops for inner in op.flat]
     if any(isinstance(op, ElasticTransform | GridDistortion | WholePixels) for op in ops):
         variants.append(f"{rendered_as}_bends")
+    if any(recipe.num_passes > 1 for recipe in recipes):
+        variants += ["float32", "passes"]
     first = [one for one in overloads(["render"], variants) if one.function in FIRST]
     ordering = [one for one in overloads(["order"], variants) if one.function in ORDERING]
     decoder = decoder_overloads(None if form.is_narrow else rendered_as) if decodes else []

@@ -10,15 +10,19 @@ import numpy.typing as npt
 from augpipe.decoding.decoded_pixels import LocatedPixels
 from augpipe.gpu_ops.image.fused import bends, jobs_per_image, run_jobs
 from augpipe.gpu_ops.image.mix import mix_images
-from augpipe.gpu_ops.image.pixels import narrow, pack_rgbx, widen
+from augpipe.gpu_ops.image.pixels import narrow, pack_levels, pack_rgbx, widen
 from augpipe.gpu_ops.image.program import finish_images
 from augpipe.gpu_ops.image.program_rows import are_filters, as_bytes, first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.output_format import OutputFormat
+from augpipe.planning.record_passes import is_joined, parted_tables
 from augpipe.sources.protocol import Pixels
 from augpipe.validation.arguments import MAX_INDEXABLE_PIXELS
 
 Rows = npt.NDArray[np.void]
+
+LEVELS = OutputFormat(dtype="float32", layout="NHWC", framework="numpy")
+"""What a pass leaves to the next."""
 
 
 class Scratch(threading.local):
@@ -27,6 +31,7 @@ class Scratch(threading.local):
     def __init__(self) -> None:
         self._pixels: Pixels = np.empty(0, np.uint8)
         self._values: npt.NDArray[np.float32] = np.empty(0, np.float32)
+        self._between: tuple[npt.NDArray[np.float32], Pixels] = np.empty(0, np.float32), np.empty((0, 4), np.uint8)
 
     def pixels(self, num_bytes: int) -> Pixels:
         """(num_bytes,) uint8, its content arbitrary."""
@@ -39,6 +44,14 @@ class Scratch(threading.local):
         if len(self._values) < num:
             self._values = np.empty(num, np.float32)
         return self._values[:num]
+
+    def between(self, num_pixels: int) -> tuple[npt.NDArray[np.float32], Pixels]:
+        """(3 * num_pixels,) levels and (num_pixels, 4) RGBX, arbitrary: what one pass leaves to the next, 16 bytes a
+        pixel of the largest image between two passes."""
+        if len(self._between[1]) < num_pixels:
+            self._between = np.empty(3 * num_pixels, np.float32), np.empty((num_pixels, 4), np.uint8)
+        levels, packed = self._between
+        return levels[: 3 * num_pixels], packed[:num_pixels]
 
 
 def pixel_table(images: Sequence[LocatedPixels]) -> npt.NDArray[np.int64]:
@@ -88,7 +101,7 @@ def render(
 
     Args:
         images: RGBX pixels on the host, or their `pixel_table`.
-        rows: (B,) `planning.kernel_rows.kernel_rows`, one an image.
+        rows: (B,) `planning.kernel_rows.kernel_rows`, one an image, of one pass or several.
         out: (B * height * width * 3,) of the batch, in the type that `form` holds it as.
         size: height and width of an output image, in pixels.
         form: dtype and layout.
@@ -97,6 +110,9 @@ def render(
     table = images if isinstance(images, np.ndarray) else pixel_table(images)
     height, width = size
     first = first_parts(rows)
+    if first is not rows and is_joined(rows):
+        _render_passes(table, rows, out, form, scratch)
+        return
     takes_more, end = first is not rows, len(table) * jobs_per_image(height)
     target = scratch.values(len(out)) if form.is_narrow or (takes_more and out.dtype != np.float32) else out
     run_jobs(table, first, target, height, width, form.planar, 0, end, bends(first))
@@ -105,6 +121,29 @@ def render(
         finish_levels(rows, target, finished, size, form.planar)
     if form.is_narrow:
         narrow(target, out)  # type: ignore[arg-type]  # float32 whenever the format is a narrow one
+
+
+def _render_passes(
+    images: npt.NDArray[np.int64],
+    rows: Rows,
+    out: npt.NDArray[np.generic],
+    form: OutputFormat,
+    scratch: Scratch,
+) -> None:
+    """`render`, image by image, of rows of several passes: each but the last one writes levels into scratch, and the
+    next one looks at them."""
+    *before, (last, sizes) = parted_tables(rows)
+    num = len(out) // max(len(images), 1)
+    for nth in range(len(images)):
+        own, looked_at = slice(nth, nth + 1), images[nth : nth + 1]
+        for table, of_images in before:
+            height, width = of_images[nth].tolist()
+            levels, packed = scratch.between(height * width)
+            render(looked_at, table[own], levels, (height, width), LEVELS, scratch)
+            pack_levels(levels, packed)
+            looked_at = np.array([(packed.ctypes.data, width, 0, 0)], np.int64)
+        height, width = sizes[nth].tolist()
+        render(looked_at, last[own], out[nth * num : (nth + 1) * num], (height, width), form, scratch)
 
 
 def finish_levels(

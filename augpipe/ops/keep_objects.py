@@ -329,6 +329,20 @@ def _in_frame(boxes: Float, image: Int, frame: Frame) -> tuple[Float, Bool]:
     return placed, is_seen
 
 
+def seen_objects(frame: Frame) -> KnownObjects:
+    """The objects that a frame shows, in its pixels; it may be cropped, padded and mirrored only."""
+    known = frame.objects
+    assert known is not None and not frame.is_mapped
+    image = np.repeat(np.arange(frame.num), known.counts)
+    boxes, is_seen = _in_frame(known.boxes, image, frame)
+    return KnownObjects(
+        counts=np.bincount(image[is_seen], minlength=frame.num),
+        boxes=boxes[is_seen],
+        labels=None if known.labels is None else known.labels[is_seen],
+        classes=known.classes,
+    )
+
+
 def _middle(counting: _Counting, keep: KeepObjects, chosen: Int) -> tuple[Float, Float]:
     """(n,) x and y of the middle of an object of each image, which all have some; with `all`, of all of them."""
     counts = np.bincount(counting.image, minlength=len(counting.shares))

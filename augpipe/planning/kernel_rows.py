@@ -8,6 +8,7 @@ from augpipe.gpu_ops.image.rows import GRID, KERNEL_ROW, MEETING, REFLECT, REFLE
 from augpipe.planning.fields import displacements, write_field_rows
 from augpipe.planning.plan_record import BORDERS, MAX_DCT_FACTOR
 from augpipe.planning.projection import is_moved, moved_extent
+from augpipe.planning.record_passes import first_pass, has_passes, joined_tables, passes_of
 
 Rows = npt.NDArray[np.void]
 
@@ -31,7 +32,7 @@ def dct_factors(views: tuple[Rows, ...]) -> npt.NDArray[np.int64]:
     It depends on the plan alone: the least filter support over both axes and all views of the sample, rounded down to
     a power of two, for images of at least `MIN_DCT_SIDE` pixels a side.
     """
-    support = np.min([rows["support"].min(axis=1) for rows in views], axis=0)
+    support = np.min([first_pass(rows)["support"].min(axis=1) for rows in views], axis=0)
     factor = np.exp2(np.floor(np.log2(np.clip(support, 1.0, MAX_DCT_FACTOR)))).astype(np.int64)
     side = np.minimum(views[0]["height"], views[0]["width"])
     return np.where(side < MIN_DCT_SIDE, 1, factor)
@@ -40,8 +41,12 @@ def dct_factors(views: tuple[Rows, ...]) -> npt.NDArray[np.int64]:
 def kernel_rows(rows: Rows, factors: npt.NDArray[np.int64] | None = None) -> Rows:
     """(B,) `gpu_ops.image.rows.KERNEL_ROW` for (B,) plan records of images decoded at 1/factor of their size.
 
-    Where colours take more steps, each is followed by what `gpu_ops.image.program_rows` holds.
+    Where colours take more steps, each is followed by what `gpu_ops.image.program_rows` holds. Records of several passes
+    become `record_passes.joined_tables`, of which the first pass alone looks at the decoded image.
     """
+    if has_passes(rows):
+        first, *others = passes = passes_of(rows)
+        return joined_tables([kernel_rows(first, factors), *map(kernel_rows, others)], passes)
     table: Rows = np.zeros(len(rows), _table_dtype(rows))
     factor = np.ones(len(rows)) if factors is None else factors.astype(np.float64)
     after, before = rows["after"] / factor[:, None, None], rows["before"]

@@ -5,6 +5,7 @@ import numpy.typing as npt
 
 from augpipe.gpu_ops.image.lens import distort, radial_gain
 from augpipe.gpu_ops.image.sampling import LEAST_DIVISOR
+from augpipe.planning.record_passes import passes_of
 
 Rows = npt.NDArray[np.void]
 Float = npt.NDArray[np.float64]
@@ -26,13 +27,32 @@ def look_up_matrices(rows: Rows) -> tuple[Float, Float]:
 
 
 def source_points(rows: Rows, points: Float, item: Int) -> Float:
-    """(N, 2) points of the image that output points show, of records that bend by a lens at most.
+    """(N, 2) points of the image that output points show, through all passes, of records that bend by a lens at most.
 
     Args:
         rows: (B,) plan records of a view.
         points: (N, 2) in output pixels, from the upper left corner.
         item: (N,) whose record each belongs to.
     """
+    for own in reversed(passes_of(rows)):
+        points = _source_points(own, points, item)
+    return points
+
+
+def looked_at(rows: Rows) -> Float:
+    """(B, 4) left, top, right, bottom of what the crops of (B,) records keep, in pixels of the image; of several passes
+    the rectangle around that."""
+    *before, last = passes_of(rows)
+    found: Float = last["crop"].astype(np.float64)
+    item = np.repeat(np.arange(len(rows)), 4)
+    for own in reversed(before):
+        corners = found[:, [[0, 1], [2, 1], [2, 3], [0, 3]]].reshape(-1, 2)
+        corners = _source_points(own, corners, item).reshape(-1, 4, 2)
+        found = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
+    return found
+
+
+def _source_points(rows: Rows, points: Float, item: Int) -> Float:
     before, after = look_up_matrices(rows)
     at = mapped_points(before, points, item)
     at[:, :2] /= np.maximum(at[:, 2:], LEAST_DIVISOR)

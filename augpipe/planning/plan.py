@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.random.philox import MAX_SEED, MAX_WORD, seed_key, whole_number, whole_numbers
+from augpipe.ops.bends import WholePixels
 from augpipe.ops.colour import make_gray
 from augpipe.ops.colour_program import num_tables, write_program
 from augpipe.ops.frame import Frame
 from augpipe.ops.groups import OfSome
-from augpipe.ops.keep_objects import KnownObjects
+from augpipe.ops.keep_objects import KnownObjects, seen_objects
 from augpipe.ops.op import Drawn, Op
 from augpipe.ops.random_words import RandomWords, Stream
 from augpipe.planning.fields import refuse_bends, write_fields
@@ -24,6 +25,8 @@ from augpipe.planning.mixing_draws import draw_mixing, pastes, write_mixing
 from augpipe.planning.mosaic_draws import placed_dtype
 from augpipe.planning.plan_record import BORDERS, INTERPOLATIONS, MAX_DCT_FACTOR, plan_dtype
 from augpipe.planning.projection import slope_at_centre
+from augpipe.planning.record_passes import EARLIER
+from augpipe.recipes.passes import Keyed
 from augpipe.recipes.recipe import Recipe, check_recipe, refuse_keeping, refuse_mixing
 from augpipe.recipes.view import View
 from augpipe.validation.plural import count
@@ -56,6 +59,11 @@ class Plan:
     def sample_ids(self) -> npt.NDArray[np.int64]:
         """(B,) int64."""
         return self.rows["sample_id"].copy()  # one number alone is contiguous for numpy, whatever its steps
+
+    @property
+    def num_passes(self) -> int:
+        """How often an image is looked up, one look-up after the other: `Recipe.num_passes`."""
+        return self.recipe.num_passes
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -124,10 +132,14 @@ class Plan:
 
     def __repr__(self) -> str:
         epochs = [f"epoch {epoch}" for epoch in np.unique(self.rows["epoch"])]
-        return ", ".join([f"Plan of {count(len(self), 'sample')}", *epochs, self.recipe.called, f"seed {self.seed}"])
+        passes = [f"{self.num_passes} passes"] if self.num_passes > 1 else []
+        what = [f"Plan of {count(len(self), 'sample')}", *epochs, self.recipe.called, f"seed {self.seed}", *passes]
+        return ", ".join(what)
 
     def __str__(self) -> str:
         lines = [f"plan of {count(len(self), 'sample')}, recipe {self.recipe.name or 'unnamed'}, seed {self.seed}"]
+        if self.num_passes > 1:
+            lines[0] += f", {self.num_passes} passes"
         for position in range(len(self)):
             for view, rows in enumerate(self.views):
                 row = rows[position]
@@ -273,49 +285,80 @@ def _plan_view(
 ) -> Rows:
     sampled = ":sampled" if is_sampled else ""
     drawn_by = (ids if words is None else words).astype(np.uint32)
-    frame = Frame(sizes[:, 0], sizes[:, 1], view.crops, objects)
+    passes = recipe.passes[position]
+    frames = [Frame(sizes[:, 0], sizes[:, 1], _crops_of(passes[0], view), objects)]
+    frame = frames[0]
     if recipe.mosaic is not None and placed is not None:
         recipe.mosaic.place(frame, placed["applied"], placed["place"])
     places: dict[str, int] = {}
     all_drawn: dict[str, Drawn] = {}
-    for key, op in view.acting_ops:
-        place = places.setdefault(op.op, 0)
-        places[op.op] += 1
-        if op.num_words:
-            drawn_in = 0 if op.alternates else epoch
-            stream = Stream(seed_key(seed), drawn_in, drawn_by, f"{op.op}:{place}:{position}{sampled}")
-            all_drawn[key] = op.draw(RandomWords(stream.words(op.num_words), stream, epoch), frame)
-            op.apply(frame, all_drawn[key])
-        else:
-            op.apply(frame, {})
+    for nth, acting in enumerate(passes):
+        if nth:
+            before = [op for one in passes[:nth] for _, op in one]
+            frame = _next_frame(frame, acting, snaps=any(isinstance(op, WholePixels) for op in before))
+            frames.append(frame)
+        for key, op in acting:
+            place = places.setdefault(op.op, 0)
+            places[op.op] += 1
+            if op.num_words:
+                drawn_in = 0 if op.alternates else epoch
+                stream = Stream(seed_key(seed), drawn_in, drawn_by, f"{op.op}:{place}:{position}{sampled}")
+                all_drawn[key] = op.draw(RandomWords(stream.words(op.num_words), stream, epoch), frame)
+                op.apply(frame, all_drawn[key])
+            else:
+                op.apply(frame, {})
     if recipe.channels == 1 and not view.ends_gray:
         make_gray(frame)
-    rows: Rows = np.zeros(len(ids), plan_dtype(view, frame, bool(recipe.mixing), recipe.mosaic))
+    rows: Rows = np.zeros(len(ids), plan_dtype(view, frames, bool(recipe.mixing), recipe.mosaic))
     if placed is not None:
         rows["mosaic"] = placed
     if recipe.mixing:
         rows["mixing"]["partner"], rows["mixing"]["weight"] = -1, 1.0
     _write_drawn(rows["drawn"], all_drawn)
-    rows["sample_id"], rows["epoch"], rows["view"] = ids, epoch, position
+    cubic = INTERPOLATIONS.index("bicubic" if recipe.antialias else "sharp bicubic")
+    interpolation: Any = INTERPOLATIONS.index(recipe.interpolation) if recipe.interpolation in INTERPOLATIONS else 0
+    if recipe.interpolation == "random":
+        stream = Stream(seed_key(seed), epoch, drawn_by, f"interpolation:0:{position}{sampled}")
+        is_cubic = RandomWords(stream.words(1), stream, epoch).happens(0, 0.5)
+        interpolation = np.where(is_cubic, cubic, 0)
+    elif recipe.interpolation == "bicubic":
+        interpolation = cubic
+    records = [*(rows[EARLIER][f"pass_{nth + 1}"] for nth in range(len(frames) - 1)), rows]
+    for record, frame in zip(records, frames, strict=True):
+        record["sample_id"], record["epoch"], record["view"] = ids, epoch, position
+        _write_look(record, frame, recipe, view)
+        if placed is not None:
+            record["border"][placed["applied"]] = BORDERS.index("meeting")
+        record["interpolation"] = interpolation
+    if len(frames) > 1:
+        rows["height"], rows["width"] = sizes[:, 0], sizes[:, 1]
+    return rows
+
+
+def _crops_of(acting: Keyed, view: View) -> tuple[Op, ...]:
+    """The crops of a pass, in order; of a view of one pass all of them."""
+    return view.crops if len(acting) == len(view.ops) else tuple(op for _, op in acting if op.is_crop)
+
+
+def _next_frame(frame: Frame, acting: Keyed, *, snaps: bool) -> Frame:
+    """The frame that a pass begins with, whose images are what the pass before it has made of its own frame."""
+    objects = None if frame.objects is None or frame.is_mapped else seen_objects(frame)
+    crops = tuple(op for _, op in acting if op.is_crop)
+    following = Frame(frame.out_heights, frame.out_widths, crops, objects)
+    if snaps:
+        following.snap()
+    return following
+
+
+def _write_look(rows: Rows, frame: Frame, recipe: Recipe, view: View) -> None:
+    """Fill in what a pass looks up, and the steps behind it."""
     border, fill = recipe.beyond_of(view)
     rows["border"], rows["fill"] = BORDERS.index(border), fill
     if border == "constant":
         rows["border"][frame.is_edge_sharp | frame.is_edge_kept | frame.snaps] = BORDERS.index("sharp")
-    if placed is not None:
-        rows["border"][placed["applied"]] = BORDERS.index("meeting")
     _compose(rows, frame)
     if recipe.interpolation == "nearest" or not recipe.antialias:
         rows["support"] = 1.0
-    cubic = INTERPOLATIONS.index("bicubic" if recipe.antialias else "sharp bicubic")
-    if recipe.interpolation == "random":
-        stream = Stream(seed_key(seed), epoch, drawn_by, f"interpolation:0:{position}{sampled}")
-        is_cubic = RandomWords(stream.words(1), stream, epoch).happens(0, 0.5)
-        rows["interpolation"] = np.where(is_cubic, cubic, 0)
-    elif recipe.interpolation == "bicubic":
-        rows["interpolation"] = cubic
-    else:
-        rows["interpolation"] = INTERPOLATIONS.index(recipe.interpolation)
-    return rows
 
 
 def _write_drawn(records: Rows, drawn: Mapping[str, Any], rows: npt.NDArray[np.int64] | None = None) -> None:

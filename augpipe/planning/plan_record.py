@@ -1,5 +1,6 @@
 """The record that a plan holds for each sample and view: everything that the kernel needs, and what was drawn."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from augpipe.ops.mosaic import Mosaic
 from augpipe.planning.fields import FIELD
 from augpipe.planning.mixing_draws import MIXED
 from augpipe.planning.mosaic_draws import placed_dtype
+from augpipe.planning.record_passes import EARLIER, earlier_dtype
 from augpipe.recipes.view import View
 
 BORDERS = ("context", "reflect", "edge", "constant", "sharp", "reflect_101", "wrap", "meeting")
@@ -59,14 +61,25 @@ PLAN_FIELDS: list[tuple[Any, ...]] = [
 ]
 """The fields of every plan; `drawn` follows, with one field for each op of the recipe that draws anything, and where
 an op bends by a displacement `field`; where colours take more than a cast and a vignette `num_steps`, `steps` and
-`tables`; where the recipe mixes, `mixing`; where it makes mosaics, `mosaic`."""
+`tables`; where the recipe mixes, `mixing`; where it makes mosaics, `mosaic`; of a view of several passes, `earlier`: its
+fields are those of its last pass then, save `height` and `width`."""
 
 MAX_DCT_FACTOR = 8
 """The decoder scales by 1/8 at most; origins are multiples of it, so that they stay whole at every scale."""
 
 
-def plan_dtype(view: View, frame: Frame, mixes: bool = False, mosaic: Mosaic | None = None) -> np.dtype[np.void]:
-    """The record of a recipe's view: PLAN_FIELDS, what bends it, what its ops draw, and its colours' program."""
+def plan_dtype(
+    view: View, frames: Sequence[Frame], mixes: bool = False, mosaic: Mosaic | None = None
+) -> np.dtype[np.void]:
+    """The record of a recipe's view: PLAN_FIELDS, what bends it, what its ops draw, and its colours' program; of a view
+    of several passes, each with its frame, those of the last one and, as `earlier`, of the others."""
     mixing = [("mixing", MIXED)] if mixes else [("mosaic", placed_dtype(mosaic))] if mosaic is not None else []
+    *before, last = frames
+    drawn = ("drawn", view.drawn_dtype)
+    earlier = [(EARLIER, earlier_dtype([np.dtype(_of_frame(frame)) for frame in before]))] if before else []
+    return np.dtype([*_of_frame(last, drawn), *mixing, *earlier])
+
+
+def _of_frame(frame: Frame, *drawn: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     bends = [("field", FIELD)] if frame.bends is not None else []
-    return np.dtype([*PLAN_FIELDS, *bends, ("drawn", view.drawn_dtype), *program_fields(frame.steps), *mixing])
+    return [*PLAN_FIELDS, *bends, *drawn, *program_fields(frame.steps)]

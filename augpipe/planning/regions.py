@@ -9,6 +9,7 @@ from augpipe.gpu_ops.image.lens import distort, radial_gain
 from augpipe.gpu_ops.image.rows import MEETING, REFLECT, WRAP
 from augpipe.gpu_ops.image.sampling import LEAST_DIVISOR, MEETS_PX
 from augpipe.planning.fields import displacements
+from augpipe.planning.record_passes import is_joined, parted_tables
 
 Rows = npt.NDArray[np.void]
 Float = npt.NDArray[np.float64]
@@ -37,7 +38,7 @@ def source_regions(tables: Sequence[Rows], sizes: Sequence[tuple[int, int]]) -> 
     nothing.
 
     Args:
-        tables: for each view, (B,) `gpu_ops.image.rows.KERNEL_ROW`.
+        tables: for each view, (B,) `kernel_rows`.
         sizes: for each view, height and width of its output images, in pixels.
     """
     bounds = [_of_view(rows, *size) for rows, size in zip(tables, sizes, strict=True)]
@@ -48,6 +49,8 @@ def source_regions(tables: Sequence[Rows], sizes: Sequence[tuple[int, int]]) -> 
 
 def _of_view(rows: Rows, height: int, width: int) -> tuple[Float, Float]:
     """(B, 2) first and last pixel read along x and y, both included, in whole numbers."""
+    if is_joined(rows):
+        return _of_first_pass(rows)
     low, high = _columns(rows, "low_x", "low_y"), _columns(rows, "high_x", "high_y")
     origin = _columns(rows, "origin_x", "origin_y")
     first, last = _taps(rows, height, width)
@@ -61,6 +64,16 @@ def _of_view(rows: Rows, height: int, width: int) -> tuple[Float, Float]:
     is_past = wraps & (last > high) | (first < low)
     last_read = np.where(reflects & is_past, np.maximum(last, mirrored_first), last)
     return origin + np.clip(first_read, low, high), origin + np.clip(last_read, low, high)
+
+
+def _of_first_pass(rows: Rows) -> tuple[Float, Float]:
+    """What `_of_view` gives for rows of several passes, of which the first one's outputs may differ in size."""
+    own, sizes = parted_tables(rows)[0]
+    first, last = np.empty((2, len(rows), 2))
+    for size in np.unique(sizes, axis=0):
+        alike = np.flatnonzero((sizes == size).all(axis=1))
+        first[alike], last[alike] = _of_view(own[alike], int(size[0]), int(size[1]))
+    return first, last
 
 
 def _taps(rows: Rows, height: int, width: int) -> tuple[Float, Float]:

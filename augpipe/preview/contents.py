@@ -11,6 +11,7 @@ import numpy as np
 from augpipe.batch import Batch
 from augpipe.pipeline.epochs import Epochs
 from augpipe.planning.fields import not_followed
+from augpipe.planning.look_up import looked_at
 from augpipe.planning.plan import Plan
 from augpipe.preview.batches import epochs_of, first_batches, made_batches, shown_ids
 from augpipe.preview.shown_targets import ShownTargets, of_original, of_view
@@ -300,7 +301,7 @@ def _cell(source: Source, batch: Batch, view: int, only: str | None = None) -> C
 def _crop(batch: Batch, view: int = 0) -> tuple[float, float, float, float] | None:
     if not batch.plan.recipe.all_views[view].crops:
         return None
-    left, top, right, bottom = (float(edge) for edge in batch.plan.views[view]["crop"][0])
+    left, top, right, bottom = (float(edge) for edge in looked_at(batch.plan.views[view][:1])[0])
     return left, top, right, bottom
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
@@ -12,7 +12,6 @@ from pydantic import (
     BeforeValidator,
     Field,
     SerializerFunctionWrapHandler,
-    field_validator,
     model_serializer,
     model_validator,
 )
@@ -23,8 +22,9 @@ from augpipe.ops.kinds import Ops, is_list
 from augpipe.ops.mixing import Mixing
 from augpipe.ops.mosaic import Mosaic, looks_around
 from augpipe.ops.op import CONTINUOUS, Beyond, Fill
+from augpipe.recipes.passes import MOST_PASSES, Keyed, changes_places, in_one_pass, passes_of, reasons
 from augpipe.recipes.view import View, border_text, product
-from augpipe.validation.models import Checked, FieldError, ListOf
+from augpipe.validation.models import Checked, FieldError, ListOf, changed
 from augpipe.validation.suggest import nearest_file
 from augpipe.validation.written import written
 
@@ -34,6 +34,8 @@ PIXELS = 2
 """Which pixels, draws and order this release makes of a recipe, a seed and an epoch. A release that changes any of them
 raises it; recipes, states and runs carry it. A recipe without it means the release that reads it; a state or run
 without it is of 1."""
+PIXELS_OF_PASSES = 3
+"""The same of recipes that take several passes: until 2 all was one, with steps behind all geometry."""
 
 Border = Literal["context", "reflect", "reflect_101", "wrap", "edge", "constant"]
 Interpolation = Literal["bilinear", "bicubic", "nearest", "random"]
@@ -96,19 +98,6 @@ class Recipe(TomlFile):
     def called(self) -> str:
         """Its name for a line of text: "recipe 'deep_image'"."""
         return f"recipe {self.name!r}" if self.name else "an unnamed recipe"
-
-    @field_validator("pixels")
-    @classmethod
-    def _tell_other_pixels(cls, pixels: int) -> int:
-        if pixels != PIXELS:
-            logger.warning(
-                "the recipe says pixels = %d, and this augpipe makes pixels = %d: the same seed gives other images now "
-                "(CHANGELOG.md says what changed). If that is fine, write pixels = %d into it.",
-                pixels,
-                PIXELS,
-                PIXELS,
-            )
-        return PIXELS
 
     @model_validator(mode="after")
     def _has_ops_or_views(self) -> Self:
@@ -198,6 +187,39 @@ class Recipe(TomlFile):
                     height, width = op.sides(height, width)
         return self
 
+    @model_validator(mode="after")
+    def _is_a_few_passes(self) -> Self:
+        for view in self.views or (View(ops=self.ops),):
+            passes = self._passes_of(view)
+            if len(passes) == 1:
+                continue
+            waits = ", ".join(f"{step} before {look_up}" for step, look_up in self.waits(view))
+            if len(passes) > MOST_PASSES:
+                raise ValueError(
+                    f"a view takes {len(passes)} passes as it is listed ({waits}), and {MOST_PASSES} are the most. List "
+                    "geometry before the steps that do not commute with it."
+                )
+            if self.mosaic is not None:
+                raise ValueError(
+                    f"a mosaic is one pass, and the listed order takes {len(passes)} ({waits}). List geometry before "
+                    "those steps, or leave the mosaic out."
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _tell_other_pixels(self) -> Self:
+        made = PIXELS if self.num_passes == 1 else max(PIXELS, PIXELS_OF_PASSES)
+        if self.pixels not in (made, PIXELS_OF_PASSES) and "pixels" in self.model_fields_set:
+            logger.warning(
+                "the recipe says pixels = %d, and this augpipe makes pixels = %d: the same seed gives other images now "
+                "(CHANGELOG.md says what changed). If that is fine, write pixels = %d into it.",
+                self.pixels,
+                made,
+                made,
+            )
+        object.__setattr__(self, "pixels", made)
+        return self
+
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Without `mosaic` where there is none: states and plans then read as those of earlier releases."""
@@ -220,6 +242,46 @@ class Recipe(TomlFile):
         """One entry for each output image of an image: `count` is spread out, and `ops` alone is one view."""
         views = self.views or (View(ops=self.ops),)
         return tuple(view for view in views for _ in range(view.count))
+
+    @cached_property
+    def passes(self) -> tuple[tuple[Keyed, ...], ...]:
+        """For each of `all_views` its ops by name, pass by pass, in the order in which they act."""
+        found = {id(view): self._passes_of(view) for view in self.all_views}
+        return tuple(found[id(view)] for view in self.all_views)
+
+    @property
+    def num_passes(self) -> int:
+        """The most passes that a view takes: 1 unless steps stand before geometry that they do not commute with."""
+        return max(map(len, self.passes))
+
+    def fused(self) -> Self:
+        """The recipe in one pass: steps that begin another one are moved behind all geometry. Logs what that changes.
+
+        Geometry then moves what those steps have not touched yet: noise and holes are not turned with the image, and
+        what looks at the whole image sees the finished frame. Draws stay, save those of groups that change places.
+        """
+        listed, *others = (self._one_pass(view) for view in self.views or self.all_views)
+        if not self.views:
+            return changed(self, ops=listed)
+        counts = [view.count for view in self.views]
+        views = tuple(View(ops=own, count=count) for own, count in zip([listed, *others], counts, strict=True))
+        return changed(self, views=views)
+
+    def _one_pass(self, view: View) -> tuple[Op, ...]:
+        for step, look_up in self.waits(view):
+            logger.info("%s: %s stands before %s, and acts behind it now.", self.called, step, look_up)
+        if any(self.waits(view)) and (moved := changes_places(view.ops)):
+            logger.info(
+                "%s: %s changes places with others of its kind, which draw other numbers now.", self.called, moved
+            )
+        return in_one_pass(view.ops) if any(self.waits(view)) else view.ops
+
+    def _passes_of(self, view: View) -> tuple[Keyed, ...]:
+        return passes_of(view.acting_ops, self.beyond_of(view), self.interpolation)
+
+    def waits(self, view: View) -> Iterator[tuple[str, str]]:
+        """(step, look-up) for each pass of a view but the first: what stands before what, and does not commute."""
+        return reasons(self._passes_of(view), self.beyond_of(view), self.interpolation)
 
     @property
     def keeping(self) -> tuple[tuple[str, KeepObjects], ...]:
@@ -365,6 +427,17 @@ def refuse_mixing(recipe: Recipe, what: str) -> None:
         raise ValueError(
             f"the recipe {recipe.name or 'unnamed'!r} mixes samples, and {what} cannot tell which: partners go by "
             "position in an epoch. Use a Loader, or leave mixing out: Recipe(ops=recipe.ops, views=recipe.views)."
+        )
+
+
+def refuse_passes(recipe: Recipe, where: str) -> None:
+    """Raise ValueError where a recipe takes several passes and images are rendered on a device."""
+    if recipe.num_passes > 1:
+        view = next(view for view, own in zip(recipe.all_views, recipe.passes, strict=True) if len(own) > 1)
+        step, look_up = next(recipe.waits(view))
+        raise ValueError(
+            f"{recipe.called} takes {recipe.num_passes} passes, as {step} stands before {look_up}, and {where} makes one. "
+            'Use recipe.fused(), which moves such steps behind geometry, or device="cpu".'
         )
 
 

@@ -5,12 +5,14 @@ import numpy.typing as npt
 from numba import types
 
 from augpipe.gpu_ops.compiled.declared import declare
+from augpipe.gpu_ops.image.tone import to_uint8
 from augpipe.gpu_ops.jit import kernel, leaf
-from augpipe.gpu_ops.memory import load_bytes, prefer_wide_vectors, store
+from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, store
 
 load_byte = load_bytes("unpacked", types.uint8)
 load_word = load_bytes("unpacked", types.uint32)
 store_pixel = store("pixels")
+load_level = load("values", types.float32)
 
 OPAQUE = np.uint32(0xFF000000)
 BYTE = np.uint32(8)
@@ -91,6 +93,20 @@ declare(
     any=lambda: _stacking(np.zeros((1, 1, 1, 3), np.uint8)),
     read_only=lambda: _stacking(np.frombuffer(b"\0", np.uint8).reshape(1, 1, 1, 1)),  # as of files in memory
 )
+
+
+@kernel()
+def pack_levels(levels, packed):
+    """Round (n * 3,) float32 levels, channel by channel of one pixel after another, into (n, 4) RGBX, X = 255."""
+    prefer_wide_vectors()
+    source, target = levels.ctypes.data, packed.ctypes.data
+    for i in range(len(packed)):
+        red, green = np.uint32(to_uint8(load_level(source, 3 * i))), np.uint32(to_uint8(load_level(source, 3 * i + 1)))
+        blue = np.uint32(to_uint8(load_level(source, 3 * i + 2)))
+        store_pixel(target, i, np.uint32(red | green << BYTE | blue << BYTE * 2 | OPAQUE))
+
+
+declare(__name__, pack_levels, passes=lambda: (np.zeros(3, np.float32), np.zeros((1, 4), np.uint8)))
 
 
 @leaf

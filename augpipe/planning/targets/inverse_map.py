@@ -14,6 +14,7 @@ from augpipe.gpu_ops.image.inverse import unbend
 from augpipe.gpu_ops.image.sampling import LEAST_DIVISOR
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.look_up import look_up_matrices, mapped_points
+from augpipe.planning.record_passes import passes_of
 from augpipe.planning.targets.rings import Rings, clipped
 
 Rows = npt.NDArray[np.void]
@@ -35,12 +36,15 @@ class InverseMap:
     """The inverse look-up of (B,) plan records of one view; `item` says for each point whose record is meant.
 
     Args:
-        rows: the records.
+        rows: the records; boxes and polygons go from pass to pass, points through all of them.
         windows: (B, 4) left, top, right and bottom of the part of each output that shows its image. None: all of it.
         holes: (B, 4) the part of that which another image covers, without an area where none does. None: nothing.
     """
 
     def __init__(self, rows: Rows, windows: Float | None = None, holes: Float | None = None) -> None:
+        *before, rows = passes_of(rows)
+        self.before = [InverseMap(own) for own in before]
+        """Those of the passes before the last, which all else is of, save `to_output` and `is_mirrored`."""
         self.rows = rows
         self.sizes: Float = np.stack([rows["out_width"], rows["out_height"]], axis=1).astype(np.float64)
         """(B, 2): width and height of the outputs, in pixels."""
@@ -73,6 +77,8 @@ class InverseMap:
         """(B,): whether left and right are swapped, however the output is turned."""
         # the lens keeps the sign, and a perspective has that of its matrix where its divisor is positive
         signs: Bool = np.linalg.det(self._after) * np.linalg.det(self._before) < 0.0
+        for earlier in self.before:
+            signs = signs ^ earlier.is_mirrored
         return signs
 
     @cached_property
@@ -113,12 +119,17 @@ class InverseMap:
         return looked_up, is_seen
 
     def to_output(self, points: Float, item: Int) -> tuple[Float, Bool]:
-        """(N, 2) output points of source points, and (N,) whether the output shows them.
+        """(N, 2) output points of source points, and (N,) whether the output shows them, through all passes.
 
         A point that is not shown has the place where it would be if the lens went straight on beyond the frame; behind
         the horizon of a perspective that is NaN.
         """
+        is_kept = np.ones(len(points), np.bool_)
+        for earlier in self.before:
+            points, is_shown = earlier.to_output(points, item)
+            is_kept &= is_shown
         in_lens, is_seen = self.to_lens(points, item)
+        is_seen &= is_kept
         homogeneous = mapped_points(self._to_output, in_lens, item)
         inverse_divisor = homogeneous[:, 2:]
         is_in_front = inverse_divisor[:, 0] > 0.0

@@ -10,6 +10,7 @@ from augpipe.gpu_ops.image import rings as loops
 from augpipe.gpu_ops.image.nearest import nearest_pixels, take_classes
 from augpipe.gpu_ops.image.program_rows import first_parts
 from augpipe.planning.kernel_rows import kernel_rows
+from augpipe.planning.record_passes import has_passes, passes_of
 
 Rows = npt.NDArray[np.void]
 Mask = npt.NDArray[Any]
@@ -23,6 +24,11 @@ def shown_pixels(row: Rows, *, fills: bool, table: Rows | None = None) -> npt.ND
         fills: whether nothing is shown outside the image; else its border is the mask's, too.
         table: its (1,) `kernel_rows`, where they were made: for many records at once that takes less.
     """
+    if has_passes(row):
+        earlier, *others = (shown_pixels(own, fills=fills) for own in passes_of(row))
+        for later in others:
+            earlier = np.where(later < 0, np.int32(-1), earlier.reshape(-1)[later])
+        return earlier
     found = np.empty((int(row["out_height"][0]), int(row["out_width"][0])), np.int32)
     table = kernel_rows(row) if table is None else table
     nearest_pixels(first_parts(table), 0, fills, int(row["width"][0]), found)

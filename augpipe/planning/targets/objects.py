@@ -1,7 +1,7 @@
 """The objects of some images through their map: boxes by the best that is known of each, key points, and who stays."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -72,18 +72,25 @@ def map_objects(
             those without polygons, unless boxes are made of corners.
     """
     boxes = shares = areas = polygons = None
-    has_rings = np.zeros(len(objects.item), np.bool_)
-    if objects.polygons is not None:
-        has_rings = np.array([len(rings) > 0 for rings in objects.polygons], np.bool_)
-    if objects.boxes is not None:
-        boxes, shares = np.zeros((len(objects.item), 4)), np.zeros(len(objects.item))
+    known, kept = objects, np.ones(len(objects.item))
+    for earlier in inverse.before:  # a box becomes the box around what the pass shows of it
+        passed = map_objects(earlier, replace(known, keypoints=None), options, drops_empty=False)
+        known = replace(known, boxes=known.boxes if known.boxes is None else passed.boxes, polygons=passed.polygons)
+        kept = kept if passed.shares is None else kept * passed.shares
+    has_rings = np.zeros(len(known.item), np.bool_)
+    if known.polygons is not None:
+        has_rings = np.array([len(rings) > 0 for rings in known.polygons], np.bool_)
+    if known.boxes is not None:
+        boxes, shares = np.zeros((len(known.item), 4)), np.zeros(len(known.item))
         chosen = np.ones_like(has_rings) if options.boxes == "corners" else ~has_rings  # the others' come of outlines
         of_boxes = map_corners if options.boxes == "corners" else map_boxes
-        boxes[chosen], shares[chosen] = of_boxes(inverse, objects.boxes[chosen], objects.item[chosen])
+        boxes[chosen], shares[chosen] = of_boxes(inverse, known.boxes[chosen], known.item[chosen])
+        shares *= kept
     if by_masks is not None and options.boxes == "tight":
         boxes, shares = by_masks
-    if objects.polygons is not None:
-        polygons, bounds, shown, areas = map_polygons(inverse, objects.polygons, objects.item)
+    if known.polygons is not None:
+        polygons, bounds, shown, areas = map_polygons(inverse, known.polygons, known.item)
+        shown = shown * kept
         if boxes is None or shares is None:
             boxes, shares = bounds, shown
         elif options.boxes == "tight":

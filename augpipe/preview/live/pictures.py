@@ -16,6 +16,7 @@ from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.gpu_ops.random.philox import MAX_SEED, MAX_WORD
 from augpipe.ops.groups import Group
 from augpipe.planning.fields import not_followed
+from augpipe.planning.look_up import looked_at
 from augpipe.planning.plan import Plan
 from augpipe.preview.contents import Cell, over_epochs
 from augpipe.preview.draw_targets import colour_of, tinted
@@ -207,7 +208,7 @@ def _numbers(plan: Plan, view: int) -> Iterator[tuple[str, str]]:
     """What the plan says of a picture: where it is cut from, and each op's draws in words and in numbers."""
     row, described = plan.views[view][0], plan.recipe.all_views[view]
     yield "photograph", f"{row['width']}x{row['height']} px"
-    left, top, right, bottom = (f"{edge:.4g}" for edge in row["crop"].tolist())
+    left, top, right, bottom = (f"{edge:.4g}" for edge in looked_at(plan.views[view][:1])[0].tolist())
     yield "looks at", f"x {left} to {right}, y {top} to {bottom}"
     yield "becomes", f"{row['out_width']}x{row['out_height']} px"
     captions = dict(plan.captions(0, view))

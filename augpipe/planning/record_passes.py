@@ -1,0 +1,62 @@
+"""Views of several passes: the plan record and the kernel row of the last pass hold those of the passes before it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Rows = npt.NDArray[np.void]
+
+EARLIER = "earlier"
+"""The field of a plan record that holds the records of all passes but the last; records of one pass have none."""
+FIRST = "pass_1"
+"""The first field of a kernel row of several passes: each has a field with its `row` and the `size` of its output."""
+
+
+def has_passes(rows: Rows) -> bool:
+    """Whether plan records are of several passes."""
+    return EARLIER in (rows.dtype.names or ())
+
+
+def earlier_dtype(passes: Sequence[np.dtype[np.void]]) -> np.dtype[np.void]:
+    """The field `EARLIER`, of the records of those passes."""
+    return np.dtype([(f"pass_{nth + 1}", dtype) for nth, dtype in enumerate(passes)])
+
+
+def passes_of(rows: Rows) -> list[Rows]:
+    """The (B,) records of each pass, in which `height` and `width` are those of the image that it looks at."""
+    if not has_passes(rows):
+        return [rows]
+    passes = [rows[EARLIER][name] for name in rows[EARLIER].dtype.names or ()]
+    last = rows.copy()
+    last["height"], last["width"] = passes[-1]["out_height"], passes[-1]["out_width"]
+    return [*passes, last[[name for name in rows.dtype.names or () if name != EARLIER]]]
+
+
+def first_pass(rows: Rows) -> Rows:
+    """The (B,) records of the pass that looks at the image itself."""
+    return rows[EARLIER][FIRST] if has_passes(rows) else rows
+
+
+def joined_tables(tables: Sequence[Rows], records: Sequence[Rows]) -> Rows:
+    """(B,) kernel rows of several passes, of the (B,) rows and the plan records of each."""
+    fields = [
+        (f"pass_{nth + 1}", np.dtype([("size", np.int32, (2,)), ("row", table.dtype)]))
+        for nth, table in enumerate(tables)
+    ]
+    joined: Rows = np.zeros(len(tables[0]), np.dtype(fields))
+    for (name, _), table, record in zip(fields, tables, records, strict=True):
+        joined[name]["row"] = table
+        joined[name]["size"] = np.stack([record["out_height"], record["out_width"]], axis=1)
+    return joined
+
+
+def is_joined(table: Rows) -> bool:
+    """Whether kernel rows are of several passes."""
+    names = table.dtype.names
+    return names is not None and names[0] == FIRST
+
+
+def parted_tables(table: Rows) -> list[tuple[Rows, npt.NDArray[np.int32]]]:
+    """(B,) kernel rows of each pass, in memory of their own, and the (B, 2) heights and widths of its outputs."""
+    return [(np.ascontiguousarray(table[name]["row"]), table[name]["size"]) for name in table.dtype.names or ()]

@@ -1,0 +1,134 @@
+"""Which steps give the same before a look-up as behind it: what decides how many passes a view takes.
+
+A look-up is whatever moves what is seen: crops, geometry, flips and `Blur`. A step changes the levels of what was looked
+up. Where each output pixel of a look-up is a mean of pixels that the step has seen one by one, the two commute.
+"""
+
+from dataclasses import dataclass
+
+from augpipe import ops
+from augpipe.ops import Op
+from augpipe.ops.op import Beyond
+
+BLACK = (0.0, 0.0, 0.0)
+
+LINEAR = (
+    *(ops.Brightness, ops.BrightnessContrast, ops.ChannelDropout, ops.ChannelShuffle, ops.ColorCast, ops.Grayscale),
+    *(ops.Invert, ops.Lighting, ops.Saturation),
+)
+"""Steps that make a pixel's channels sums of them, kept within 0..255; as are some of `Contrast`, `Hue`, `ColorJitter`."""
+OF_A_PIXEL = (ops.Gamma, ops.Hue, ops.HueSaturationValue, ops.Posterize, ops.Solarize, ops.SolarizeAdd)
+"""Steps that make something else of each pixel by itself; as are some of `ColorJitter`."""
+ALIKE = (
+    *(ops.AutoContrast, ops.BoxBlur, ops.CLAHE, ops.CoarseDropout, ops.ColorJitter, ops.Contrast, ops.Downscale),
+    *(ops.Equalize, ops.Erase, ops.GaussianBlur, ops.JpegCompression, ops.MedianBlur, ops.Noise, ops.Sharpen),
+    *(ops.Sharpness, ops.Vignette),
+)
+"""Steps that look at the place of a pixel or at others, and to which rows are what columns are, either way round."""
+NO_STEPS = (ops.Identity, ops.Normalize)
+"""What is neither: a choice that changes nothing, and the numbers that a batch is handed out in."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """What is known where a look-up stands in a recipe."""
+
+    beyond: Beyond
+    """The border of the view, and its fill."""
+    is_nearest: bool
+    """Whether the look-up shows single pixels: by the recipe's interpolation, or behind `WholePixels`."""
+    is_square: bool
+    """Whether all frames are as high as wide there."""
+
+
+def acts_in_look_up(op: Op) -> bool:
+    """Whether it is part of a look-up."""
+    return op.is_crop or op.is_geometry or isinstance(op, ops.Flip | ops.Blur)
+
+
+def is_step(op: Op) -> bool:
+    """Whether it may change levels behind the look-up."""
+    return not (acts_in_look_up(op) or isinstance(op, NO_STEPS) or getattr(op, "p", 1.0) == 0.0)
+
+
+def commutes(step: Op, look_up: Op, place: Place) -> bool:
+    """Whether a step before a look-up gives what it gives behind it; of noise and of holes, as they are distributed."""
+    if isinstance(look_up, ops.WholePixels):
+        return True  # which says how those behind it look
+    if _shows_the_same_pixels(look_up, place):
+        return _is_alike(step, look_up)
+    if not (_is_linear(step) or (_is_of_a_pixel(step) and _shows_single_pixels(look_up, place))):
+        return False
+    border, fill = place.beyond
+    shows_fill = border == "constant" and not (_is_within(look_up) and look_up.beyond is None)
+    return not shows_fill or _keeps(step, fill)
+
+
+def _is_linear(op: Op) -> bool:
+    if isinstance(op, ops.Contrast):
+        return op.about == "mid_grey"
+    if isinstance(op, ops.Hue):
+        return op.space == "yiq"
+    if isinstance(op, ops.ColorJitter):
+        return not (_looks_at_the_mean(op) or _turns_hsv(op))
+    return isinstance(op, LINEAR)
+
+
+def _is_of_a_pixel(op: Op) -> bool:
+    if isinstance(op, ops.ColorJitter):
+        return not _looks_at_the_mean(op)
+    return isinstance(op, OF_A_PIXEL) or _is_linear(op)
+
+
+def _looks_at_the_mean(op: ops.ColorJitter) -> bool:
+    return op.about == "mean" and op.contrast not in (0.0, (1.0, 1.0))
+
+
+def _turns_hsv(op: ops.ColorJitter) -> bool:
+    return op.space == "hsv" and op.hue not in (0.0, (0.0, 0.0))
+
+
+def _is_alike(step: Op, look_up: Op) -> bool:
+    if isinstance(step, ops.MotionBlur):
+        return step.line == "ends" or step.degrees[1] - step.degrees[0] >= 360.0
+    if isinstance(step, ops.GridShuffle):
+        return isinstance(look_up, ops.Flip) or step.grid[0] == step.grid[1]
+    return isinstance(step, ALIKE) or _is_of_a_pixel(step)
+
+
+def _shows_the_same_pixels(look_up: Op, place: Place) -> bool:
+    """Whether it only puts the pixels of a frame elsewhere in it."""
+    if isinstance(look_up, ops.QuarterTurn):
+        return place.is_square or look_up.swaps_sides or not {1, 3}.intersection(look_up.turns)
+    if isinstance(look_up, ops.Transpose):
+        return place.is_square or look_up.swaps_sides
+    return isinstance(look_up, ops.Flip)
+
+
+def _shows_single_pixels(look_up: Op, place: Place) -> bool:
+    if isinstance(look_up, ops.Translate):
+        return place.is_nearest or look_up.whole_px != "no"
+    return place.is_nearest or _is_within(look_up)
+
+
+def _is_within(look_up: Op) -> bool:
+    """Whether it cuts whole pixels out of a frame, or adds some around it."""
+    is_centre = isinstance(look_up, ops.CenterCrop) and look_up.scale is None
+    return is_centre or isinstance(look_up, ops.RandomCrop | ops.Pad)
+
+
+def _keeps(step: Op, fill: tuple[float, float, float]) -> bool:
+    """Whether a border of that fill is the same behind it."""
+    if isinstance(step, ops.ChannelShuffle | ops.Grayscale | ops.Hue | ops.Saturation):
+        return len(set(fill)) == 1
+    if fill != BLACK:
+        return False
+    if isinstance(step, ops.ColorJitter):
+        return step.contrast in (0.0, (1.0, 1.0))
+    if isinstance(step, ops.ChannelDropout):
+        return step.fill == 0.0
+    if isinstance(step, ops.Solarize):
+        return step.threshold[0] > 0
+    if isinstance(step, ops.HueSaturationValue):
+        return step.value[1] <= 0.0
+    return isinstance(step, ops.Brightness | ops.Gamma | ops.Posterize)

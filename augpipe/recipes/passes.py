@@ -1,0 +1,90 @@
+"""The passes of a view: one look-up and the steps behind it, and the next look-up where the listed order asks for it."""
+
+from collections.abc import Iterator, Sequence
+
+from augpipe.ops import Op, WholePixels
+from augpipe.ops.op import Beyond
+from augpipe.ops.resizes import one_size
+from augpipe.recipes.commuting import Place, acts_in_look_up, commutes, is_step
+
+Keyed = tuple[tuple[str, Op], ...]
+"""Ops, each under its name in the view."""
+
+MOST_PASSES = 4
+"""Of a view: more than any recipe that we have seen takes."""
+
+
+def passes_of(acting: Keyed, beyond: Beyond, interpolation: str) -> tuple[Keyed, ...]:
+    """The ops of a view, in the order in which they act, pass by pass.
+
+    A look-up begins another pass where a step before it in the same pass does not commute with it. Groups that hold
+    look-ups and steps act as one of each: their look-ups in the pass, their steps behind all look-ups of it.
+
+    Args:
+        acting: `View.acting_ops`.
+        beyond: the border of the view, and its fill.
+        interpolation: of the recipe.
+    """
+    if any(op.acts_first for _, op in acting):
+        return (acting,)  # as in the papers, all else acts on the cropped frame
+    passes: list[list[tuple[str, Op]]] = [[]]
+    steps: list[Op] = []
+    for place, (key, op) in enumerate(acting):
+        looks = [inner for inner in op.flat if acts_in_look_up(inner)]
+        if looks and steps:
+            known = _place(acting[:place], beyond, interpolation)
+            if not all(commutes(step, look, known) for step in steps for look in looks):
+                passes.append([])
+                steps = []
+        passes[-1].append((key, op))
+        if not looks:
+            steps += _steps(op)
+    return tuple(map(tuple, passes))
+
+
+def reasons(passes: Sequence[Keyed], beyond: Beyond, interpolation: str) -> Iterator[tuple[str, str]]:
+    """(step, look-up) for each pass but the first: the look-up that begins it, and the first step that it waits for."""
+    acting = tuple(keyed for one in passes for keyed in one)
+    for before, behind in zip(passes, passes[1:], strict=False):
+        key, op = behind[0]
+        known = _place(acting[: acting.index((key, op))], beyond, interpolation)
+        looks = [inner for inner in op.flat if acts_in_look_up(inner)]
+        waits = (
+            name
+            for name, one in before
+            if not any(map(acts_in_look_up, one.flat))
+            and not all(commutes(step, look, known) for step in _steps(one) for look in looks)
+        )
+        yield next(waits), key
+
+
+def in_one_pass(listed: Sequence[Op]) -> tuple[Op, ...]:
+    """The ops of a view with all look-ups before all steps, each in their order."""
+    return tuple(sorted(listed, key=lambda op: not any(map(acts_in_look_up, op.flat))))
+
+
+def changes_places(listed: Sequence[Op]) -> str:
+    """The first kind of group of which `in_one_pass` changes the order; empty where it changes none."""
+    fused = in_one_pass(listed)
+    kinds = {op.op for op in listed}
+    return next(
+        (
+            kind
+            for kind in sorted(kinds)
+            if [id(op) for op in listed if op.op == kind] != [id(op) for op in fused if op.op == kind]
+        ),
+        "",
+    )
+
+
+def _steps(op: Op) -> list[Op]:
+    return [] if getattr(op, "p", 1.0) == 0.0 else [inner for inner in op.flat if is_step(inner)]
+
+
+def _place(before: Keyed, beyond: Beyond, interpolation: str) -> Place:
+    sides = one_size([op for _, op in before if op.is_crop])
+    return Place(
+        beyond=beyond,
+        is_nearest=interpolation == "nearest" or any(isinstance(op, WholePixels) for _, op in before),
+        is_square=sides is not None and sides[0] == sides[1],
+    )
