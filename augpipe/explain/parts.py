@@ -60,13 +60,15 @@ def time_parts(settings: Settings, images: Sequence[StoredImage], epoch: int) ->
             assert item.pixels is not None
             for rows, size in zip(batch.tables, batch.sizes, strict=True):
                 pixels, form = item.pixels, LEVELS if is_joined(rows) else FORM
-                for nth, (own, (height, width)) in enumerate(_passes(rows, size)):
+                out, (height, width) = memory.values(0), size
+                for nth, (own, own_size) in enumerate(_passes(rows, size)):
                     start = time.thread_time()
                     if nth:  # what the pass before has left
-                        packed = scratch.between(len(out) // 3)[1]
+                        packed = scratch.between(height * width)[1]
                         pack_levels(out, packed)
-                        pixels = LocatedPixels.of(packed.reshape(*before, 4))
-                    before, out, first = (height, width), memory.values(height * width * 3), first_parts(own)
+                        pixels = LocatedPixels.of(packed.reshape(height, width, 4))
+                    height, width = own_size
+                    out, first = memory.values(height * width * 3), first_parts(own)
                     render([pixels], first, out, (height, width), form, scratch)
                     spent[1] += time.thread_time() - start
                     if first is not own:

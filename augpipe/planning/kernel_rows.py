@@ -41,8 +41,8 @@ def dct_factors(views: tuple[Rows, ...]) -> npt.NDArray[np.int64]:
 def kernel_rows(rows: Rows, factors: npt.NDArray[np.int64] | None = None) -> Rows:
     """(B,) `gpu_ops.image.rows.KERNEL_ROW` for (B,) plan records of images decoded at 1/factor of their size.
 
-    Where colours take more steps, each is followed by what `gpu_ops.image.program_rows` holds. Records of several passes
-    become `record_passes.joined_tables`, of which the first pass alone looks at the decoded image.
+    Where colours take more steps, each is followed by what `gpu_ops.image.program_rows` holds. Records of several
+    passes become `record_passes.joined_tables`, of which the first pass alone looks at the decoded image.
     """
     if has_passes(rows):
         first, *others = passes = passes_of(rows)

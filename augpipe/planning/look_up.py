@@ -46,8 +46,8 @@ def looked_at(rows: Rows) -> Float:
     found: Float = last["crop"].astype(np.float64)
     item = np.repeat(np.arange(len(rows)), 4)
     for own in reversed(before):
-        corners = found[:, [[0, 1], [2, 1], [2, 3], [0, 3]]].reshape(-1, 2)
-        corners = _source_points(own, corners, item).reshape(-1, 4, 2)
+        outline = found[:, [[0, 1], [2, 1], [2, 3], [0, 3]]].reshape(-1, 2)
+        corners = _source_points(own, outline, item).reshape(-1, 4, 2)
         found = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
     return found
 

@@ -61,8 +61,8 @@ PLAN_FIELDS: list[tuple[Any, ...]] = [
 ]
 """The fields of every plan; `drawn` follows, with one field for each op of the recipe that draws anything, and where
 an op bends by a displacement `field`; where colours take more than a cast and a vignette `num_steps`, `steps` and
-`tables`; where the recipe mixes, `mixing`; where it makes mosaics, `mosaic`; of a view of several passes, `earlier`: its
-fields are those of its last pass then, save `height` and `width`."""
+`tables`; where the recipe mixes, `mixing`; where it makes mosaics, `mosaic`; of a view of several passes, `earlier`:
+all else is of its last pass then, save `height` and `width`."""
 
 MAX_DCT_FACTOR = 8
 """The decoder scales by 1/8 at most; origins are multiples of it, so that they stay whole at every scale."""

@@ -1,7 +1,7 @@
 """Which steps give the same before a look-up as behind it: what decides how many passes a view takes.
 
-A look-up is whatever moves what is seen: crops, geometry, flips and `Blur`. A step changes the levels of what was looked
-up. Where each output pixel of a look-up is a mean of pixels that the step has seen one by one, the two commute.
+A look-up is whatever moves what is seen: crops, geometry, flips and `Blur`. A step changes the levels of what was
+looked up. Where each output pixel of a look-up is a mean of pixels that the step has seen one by one, the two commute.
 """
 
 from dataclasses import dataclass
@@ -16,15 +16,18 @@ LINEAR = (
     *(ops.Brightness, ops.BrightnessContrast, ops.ChannelDropout, ops.ChannelShuffle, ops.ColorCast, ops.Grayscale),
     *(ops.Invert, ops.Lighting, ops.Saturation),
 )
-"""Steps that make a pixel's channels sums of them, kept within 0..255; as are some of `Contrast`, `Hue`, `ColorJitter`."""
+"""Steps that make a pixel's channels sums of them, kept within 0..255, as some of `Contrast`, `Hue`, `ColorJitter`."""
 OF_A_PIXEL = (ops.Gamma, ops.Hue, ops.HueSaturationValue, ops.Posterize, ops.Solarize, ops.SolarizeAdd)
 """Steps that make something else of each pixel by itself; as are some of `ColorJitter`."""
 ALIKE = (
-    *(ops.AutoContrast, ops.BoxBlur, ops.CLAHE, ops.CoarseDropout, ops.ColorJitter, ops.Contrast, ops.Downscale),
-    *(ops.Equalize, ops.Erase, ops.GaussianBlur, ops.JpegCompression, ops.MedianBlur, ops.Noise, ops.Sharpen),
-    *(ops.Sharpness, ops.Vignette),
+    *(ops.AutoContrast, ops.BoxBlur, ops.CoarseDropout, ops.ColorJitter, ops.Contrast, ops.Equalize, ops.Erase),
+    *(ops.GaussianBlur, ops.MedianBlur, ops.Noise, ops.Sharpen, ops.Sharpness, ops.Vignette),
 )
 """Steps that look at the place of a pixel or at others, and to which rows are what columns are, either way round."""
+DIRECTED = (ops.CLAHE, ops.Downscale, ops.Emboss, ops.GridShuffle, ops.JpegCompression, ops.MotionBlur)
+"""Steps that begin at the upper left; some do not where their tiles or blocks are all whole."""
+BLOCK_PX = 16
+"""The side of a block of `JpegCompression`, in pixels of the frame."""
 NO_STEPS = (ops.Identity, ops.Normalize)
 """What is neither: a choice that changes nothing, and the numbers that a batch is handed out in."""
 
@@ -37,8 +40,8 @@ class Place:
     """The border of the view, and its fill."""
     is_nearest: bool
     """Whether the look-up shows single pixels: by the recipe's interpolation, or behind `WholePixels`."""
-    is_square: bool
-    """Whether all frames are as high as wide there."""
+    sides: tuple[int, int] | None
+    """Height and width of the frames there; None where they depend on the image."""
 
 
 def acts_in_look_up(op: Op) -> bool:
@@ -56,7 +59,7 @@ def commutes(step: Op, look_up: Op, place: Place) -> bool:
     if isinstance(look_up, ops.WholePixels):
         return True  # which says how those behind it look
     if _shows_the_same_pixels(look_up, place):
-        return _is_alike(step, look_up)
+        return _is_alike(step, look_up, place)
     if not (_is_linear(step) or (_is_of_a_pixel(step) and _shows_single_pixels(look_up, place))):
         return False
     border, fill = place.beyond
@@ -88,20 +91,28 @@ def _turns_hsv(op: ops.ColorJitter) -> bool:
     return op.space == "hsv" and op.hue not in (0.0, (0.0, 0.0))
 
 
-def _is_alike(step: Op, look_up: Op) -> bool:
+def _is_alike(step: Op, look_up: Op, place: Place) -> bool:
     if isinstance(step, ops.MotionBlur):
         return step.line == "ends" or step.degrees[1] - step.degrees[0] >= 360.0
-    if isinstance(step, ops.GridShuffle):
-        return isinstance(look_up, ops.Flip) or step.grid[0] == step.grid[1]
+    if isinstance(step, ops.CLAHE | ops.GridShuffle):
+        cells = step.tiles if isinstance(step, ops.CLAHE) else step.grid
+        return _are_whole(place, cells) and (isinstance(look_up, ops.Flip) or cells[0] == cells[1])
+    if isinstance(step, ops.JpegCompression):
+        return place.sides is not None and not any(side % BLOCK_PX for side in place.sides)
     return isinstance(step, ALIKE) or _is_of_a_pixel(step)
+
+
+def _are_whole(place: Place, cells: tuple[int, int]) -> bool:
+    return place.sides is not None and not any(side % num for side, num in zip(place.sides, cells, strict=True))
 
 
 def _shows_the_same_pixels(look_up: Op, place: Place) -> bool:
     """Whether it only puts the pixels of a frame elsewhere in it."""
+    is_square = place.sides is not None and place.sides[0] == place.sides[1]
     if isinstance(look_up, ops.QuarterTurn):
-        return place.is_square or look_up.swaps_sides or not {1, 3}.intersection(look_up.turns)
+        return is_square or look_up.swaps_sides or not {1, 3}.intersection(look_up.turns)
     if isinstance(look_up, ops.Transpose):
-        return place.is_square or look_up.swaps_sides
+        return is_square or look_up.swaps_sides
     return isinstance(look_up, ops.Flip)
 
 

@@ -1,6 +1,7 @@
-"""The passes of a view: one look-up and the steps behind it, and the next look-up where the listed order asks for it."""
+"""The passes of a view: a look-up and the steps behind it, and another look-up where the listed order asks for it."""
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from augpipe.ops import Op, WholePixels
 from augpipe.ops.op import Beyond
@@ -45,7 +46,7 @@ def passes_of(acting: Keyed, beyond: Beyond, interpolation: str) -> tuple[Keyed,
 def reasons(passes: Sequence[Keyed], beyond: Beyond, interpolation: str) -> Iterator[tuple[str, str]]:
     """(step, look-up) for each pass but the first: the look-up that begins it, and the first step that it waits for."""
     acting = tuple(keyed for one in passes for keyed in one)
-    for before, behind in zip(passes, passes[1:], strict=False):
+    for before, behind in pairwise(passes):
         key, op = behind[0]
         known = _place(acting[: acting.index((key, op))], beyond, interpolation)
         looks = [inner for inner in op.flat if acts_in_look_up(inner)]
@@ -82,9 +83,8 @@ def _steps(op: Op) -> list[Op]:
 
 
 def _place(before: Keyed, beyond: Beyond, interpolation: str) -> Place:
-    sides = one_size([op for _, op in before if op.is_crop])
     return Place(
         beyond=beyond,
         is_nearest=interpolation == "nearest" or any(isinstance(op, WholePixels) for _, op in before),
-        is_square=sides is not None and sides[0] == sides[1],
+        sides=one_size([op for _, op in before if op.is_crop]),
     )

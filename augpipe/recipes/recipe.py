@@ -2,7 +2,7 @@
 
 import logging
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
@@ -196,8 +196,8 @@ class Recipe(TomlFile):
             waits = ", ".join(f"{step} before {look_up}" for step, look_up in self.waits(view))
             if len(passes) > MOST_PASSES:
                 raise ValueError(
-                    f"a view takes {len(passes)} passes as it is listed ({waits}), and {MOST_PASSES} are the most. List "
-                    "geometry before the steps that do not commute with it."
+                    f"a view takes {len(passes)} passes as it is listed ({waits}), and {MOST_PASSES} are the most. "
+                    "List geometry before the steps that do not commute with it."
                 )
             if self.mosaic is not None:
                 raise ValueError(
@@ -267,13 +267,11 @@ class Recipe(TomlFile):
         views = tuple(View(ops=own, count=count) for own, count in zip([listed, *others], counts, strict=True))
         return changed(self, views=views)
 
-    def _one_pass(self, view: View) -> tuple[Op, ...]:
+    def _one_pass(self, view: View) -> Sequence[Op]:
         for step, look_up in self.waits(view):
             logger.info("%s: %s stands before %s, and acts behind it now.", self.called, step, look_up)
         if any(self.waits(view)) and (moved := changes_places(view.ops)):
-            logger.info(
-                "%s: %s changes places with others of its kind, which draw other numbers now.", self.called, moved
-            )
+            logger.info("%s: groups change places, and each %s draws other numbers now.", self.called, moved)
         return in_one_pass(view.ops) if any(self.waits(view)) else view.ops
 
     def _passes_of(self, view: View) -> tuple[Keyed, ...]:
@@ -436,8 +434,8 @@ def refuse_passes(recipe: Recipe, where: str) -> None:
         view = next(view for view, own in zip(recipe.all_views, recipe.passes, strict=True) if len(own) > 1)
         step, look_up = next(recipe.waits(view))
         raise ValueError(
-            f"{recipe.called} takes {recipe.num_passes} passes, as {step} stands before {look_up}, and {where} makes one. "
-            'Use recipe.fused(), which moves such steps behind geometry, or device="cpu".'
+            f"{recipe.called} takes {recipe.num_passes} passes, as {step} stands before {look_up}, and {where} makes "
+            'one. Use recipe.fused(), which moves such steps behind geometry, or device="cpu".'
         )
 
 

@@ -10,6 +10,7 @@ from augpipe import Augment, Plan, Recipe, ops, plan, recipes
 from augpipe.cuda.cuda_render import DeviceRenderer
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.output_format import OutputFormat
+from augpipe.recipes.passes import in_one_pass
 from tests.parity.images import Pixels, noise
 from tests.parity.promise import Images, Renderer, Rows, compare, cpu_renderer
 from tests.parity.table import CASES, TABLE_CASES, recipes_of
@@ -67,7 +68,7 @@ def device_renderer(tensors: list[torch.Tensor], recipe: Recipe, size: tuple[int
 @pytest.mark.parametrize("border", ["context", "constant"])
 @pytest.mark.parametrize("name", TABLE_CASES)
 def test_programs_with_tables(name: str, border: str) -> None:
-    recipe = Recipe(border=border, fill=(250.0, 3.0, 99.0), ops=TABLE_CASES[name])
+    recipe = Recipe(border=border, fill=(250.0, 3.0, 99.0), ops=in_one_pass(TABLE_CASES[name]))
     rows = drawn(recipe).rows
     size = int(rows["out_height"][0]), int(rows["out_width"][0])
     apart = compare(kernel_rows(rows), cpu_renderer(IMAGES, size), device_renderer(on_gpu(), recipe, size))

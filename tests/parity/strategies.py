@@ -6,7 +6,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from augpipe import Recipe, ops
-from augpipe.ops.op import KINDS
+from augpipe.ops.op import KINDS, keyed
+from augpipe.recipes.passes import MOST_PASSES, in_one_pass, passes_of
 from tests.parity.field_strategies import PROBABILITIES, of_kind, ranges
 
 BORDERS = ("context", "reflect", "edge", "constant", "reflect_101", "wrap")
@@ -249,7 +250,13 @@ def chains(draw: st.DrawFn, normalised: bool = True, projective: bool = True) ->
     bending = [i for i, op in enumerate(ordered) if op.is_lens or op.is_projective]
     if len(bending) == 2 and ordered[bending[1]].is_lens:
         ordered[bending[0]], ordered[bending[1]] = ordered[bending[1]], ordered[bending[0]]
-    return padded_first(ordered)
+    return in_few_passes(padded_first(ordered))
+
+
+def in_few_passes(chain: tuple[ops.Op, ...]) -> tuple[ops.Op, ...]:
+    """The chain, with geometry before all steps if it might else take more passes than a view may."""
+    most = passes_of(keyed(chain), ("constant", (9.0, 8.0, 7.0)), "bilinear")
+    return chain if len(most) <= MOST_PASSES else in_one_pass(chain)
 
 
 def padded_first(chain: Sequence[ops.Op]) -> tuple[ops.Op, ...]:
@@ -290,7 +297,7 @@ def cropped_views(draw: st.DrawFn, normalised: bool = True) -> tuple[ops.Op, ...
         chain.insert(draw(st.integers(0, len(chain))), op)
     if not any(op.is_lens or op.is_projective for op in chain) and draw(st.booleans()):
         chain.insert(draw(st.integers(0, len(chain))), ops.WholePixels())
-    return padded_first(chain)
+    return in_few_passes(padded_first(chain))
 
 
 @st.composite
@@ -305,8 +312,8 @@ def borders_of(draw: st.DrawFn, *chains: tuple[ops.Op, ...], borders: tuple[str,
 def recipes(
     draw: st.DrawFn, borders: tuple[str, ...] = BORDERS, normalised: bool = True, projective: bool = True
 ) -> Recipe:
-    """Recipes of one view."""
-    chain = draw(chains(normalised, projective))
+    """Recipes of one view and one pass, which kernels and their oracles know; tests/property/test_passes.py has others."""
+    chain = in_one_pass(draw(chains(normalised, projective)))
     blurs = any(inner.op == "blur" for op in chain for inner in op.flat)
     look = {"interpolation": "bilinear" if blurs else draw(st.sampled_from(["bilinear", "bicubic"]))}
     return Recipe(ops=chain, antialias=draw(st.booleans()), **look, **draw(borders_of(chain, borders=borders)))

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from augpipe import Plan, Recipe, ops
 from augpipe.ops.levels import LevelsOp
+from augpipe.recipes.passes import in_one_pass
 from tests.parity.oracle import Expected, Float, LookUp
 from tests.parity.pixel_noise import normals, splines
 
@@ -1129,8 +1130,9 @@ ENLARGING = ops.CenterCrop(size=(66, 71), scale=110)
 
 
 def recipes_of(name: str, border: str) -> list[Recipe]:
-    """The recipes of one of CASES: as it stands, and on an enlarging crop where it brings none."""
+    """The recipes of one of CASES: as it stands, and on an enlarging crop where it brings none; in one pass."""
     chosen = CASES[name]
     has_crop = any(op.is_crop for op in chosen)
     variants = [chosen] if has_crop else [chosen, (*chosen, ENLARGING)]
-    return [Recipe(name=name, border=border, fill=(250.0, 3.0, 99.0), ops=ops_) for ops_ in variants]
+    look = {"border": border, "fill": (250.0, 3.0, 99.0)}
+    return [Recipe(name=name, ops=in_one_pass(listed), **look) for listed in variants]

@@ -59,7 +59,7 @@ def run(
 
 def busy_batch(border: str = "context") -> tuple[list[Pixels], Plan]:
     images = [noise(90, 120, seed=1), noise(121, 60, seed=2), noise(70, 70, seed=3)]
-    recipe = Recipe(border=border, fill=(9.0, 100.0, 200.0), ops=BUSY)
+    recipe = Recipe(border=border, fill=(9.0, 100.0, 200.0), ops=BUSY).fused()
     return images, plan(recipe, range(3), sizes=[image.shape[:2] for image in images])
 
 

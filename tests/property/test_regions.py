@@ -27,7 +27,7 @@ SIDES = st.one_of(st.integers(1, 12), st.integers(13, 240))
 def recipes_of_views(draw: st.DrawFn) -> Recipe:
     """Recipes of one to three views."""
     chains = draw(st.lists(strategies.chains(), min_size=1, max_size=3))
-    return Recipe(views=[View(ops=chain) for chain in chains], **draw(strategies.borders_of(*chains)))
+    return Recipe(views=[View(ops=chain) for chain in chains], **draw(strategies.borders_of(*chains))).fused()
 
 
 def render(image: Pixels, first_x: int, first_y: int, row: npt.NDArray[np.void], size: tuple[int, int]) -> Any:

@@ -20,6 +20,7 @@ from augpipe.gpu_ops.simulator.host_memory import floor_index
 from augpipe.native.cpu_render import finish_levels
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.regions import source_regions
+from augpipe.recipes.passes import in_one_pass
 from tests.parity.images import Pixels, noise
 from tests.parity.promise import compare
 from tests.parity.table import CASES, ENLARGING, TABLE_CASES, with_borders
@@ -130,7 +131,8 @@ def recipes_of(name: str, border: str) -> list[Recipe]:
     chosen = tuple(shrunk(op) for op in CASES[name])
     has_crop = any(op.is_crop for op in chosen)
     variants = [chosen] if has_crop else [chosen, (*chosen, shrunk(ENLARGING))]
-    return [Recipe(name=name, border=border, fill=(250.0, 3.0, 99.0), ops=ops_) for ops_ in variants]
+    look = {"border": border, "fill": (250.0, 3.0, 99.0)}
+    return [Recipe(name=name, ops=in_one_pass(listed), **look) for listed in variants]
 
 
 def worst_level(values: np.ndarray, expected: np.ndarray, drawn: Plan) -> float:
@@ -167,7 +169,8 @@ def test_each_op_and_chains_of_them(name: str, border: str) -> None:
 @pytest.mark.parametrize("name", TABLE_CASES)
 def test_programs_with_tables(name: str, border: str) -> None:
     images = [noise(61 // SHRINK, 83 // SHRINK, seed=1), noise(97 // SHRINK, 66 // SHRINK, seed=2)]
-    recipe = Recipe(border=border, fill=(250.0, 3.0, 99.0), ops=tuple(shrunk(op) for op in TABLE_CASES[name]))
+    chosen = in_one_pass([shrunk(op) for op in TABLE_CASES[name]])
+    recipe = Recipe(border=border, fill=(250.0, 3.0, 99.0), ops=chosen)
     drawn = plan(recipe, range(2), sizes=[image.shape[:2] for image in images])
     size, packed = size_of(drawn), [held(image, 4) for image in images]
     apart = compare(
@@ -181,7 +184,7 @@ def test_programs_with_tables(name: str, border: str) -> None:
 @cache
 def busy_batch(border: str = "context") -> tuple[list[Pixels], Plan]:
     images = [noise(17, 20, seed=1), noise(20, 11, seed=2), noise(8, 11, seed=3)]
-    recipe = Recipe(border=border, fill=(9.0, 100.0, 200.0), ops=BUSY)
+    recipe = Recipe(border=border, fill=(9.0, 100.0, 200.0), ops=BUSY).fused()
     return images, plan(recipe, range(3), sizes=[image.shape[:2] for image in images])
 
 

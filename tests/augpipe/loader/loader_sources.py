@@ -21,6 +21,7 @@ from augpipe.ops import (
     Blur,
     Brightness,
     BrownConrady,
+    CoarseDropout,
     ColorCast,
     ColorJitter,
     Equalize,
@@ -103,7 +104,18 @@ MODERN = Recipe(
         Normalize(),
     ),
 )
-RECIPES = {recipe.name: recipe for recipe in (PAPER, CENTRE, CONTINUOUS, PROJECTED, SEVERAL_VIEWS, MODERN)}
+LISTED = Recipe(
+    name="three passes",
+    ops=(
+        Noise(p=0.8),
+        Rotate(),
+        RandomResizedCrop(size=(12, 10)),
+        CoarseDropout(num=(1, 2), height=(2, 4), width=(2, 4), p=0.8),
+        Shear(),
+        Normalize(),
+    ),
+)
+RECIPES = {recipe.name: recipe for recipe in (PAPER, CENTRE, CONTINUOUS, PROJECTED, SEVERAL_VIEWS, MODERN, LISTED)}
 
 TEXT = b"this is no picture"
 

@@ -1,0 +1,114 @@
+"""A recipe acts as it is listed: pass by pass, and op by op, by calls of `Augment` that know of one op each."""
+
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from augpipe import Augment, Recipe, ops
+from augpipe.recipes.commuting import acts_in_look_up
+from tests.parity.images import Pixels, noise, smooth
+
+ANY = [
+    *(ops.Noise(p=1.0), ops.Rotate(max_deg=40, step=None), ops.CoarseDropout(p=1.0, height=(2, 9), width=(2, 9))),
+    *(ops.Solarize(p=1.0), ops.RandomResizedCrop(size=(19, 23)), ops.Flip(), ops.CLAHE(p=1.0), ops.Perspective()),
+    *(ops.ColorJitter(brightness=0.4, contrast=0.4, hue=0.1, about="mean", space="hsv"), ops.GaussianBlur(p=1.0)),
+    *(ops.Vignette(), ops.ColorCast(), ops.Translate(), ops.RandomCrop(size=13, pad_if_needed=True, border="reflect")),
+    *(ops.Invert(p=1.0), ops.QuarterTurn(), ops.JpegCompression(p=1.0), ops.BrownConrady(), ops.Normalize()),
+]
+
+
+def levels(recipe: Recipe, image: Pixels, sample_id: int = 3) -> Pixels:
+    made: Pixels = Augment(recipe, 5, dtype="uint8", layout="NHWC")(image, [sample_id])
+    return made
+
+
+@settings(max_examples=25)
+@given(
+    listed=st.lists(st.sampled_from(ANY), min_size=2, max_size=6, unique_by=lambda op: op.op),
+    border=st.sampled_from(["context", "reflect", "constant", "edge"]),
+    interpolation=st.sampled_from(["bilinear", "bicubic", "random"]),
+)
+def test_passes_are_calls_one_after_the_other(listed: list[ops.Op], border: Any, interpolation: Any) -> None:
+    """Ops of one kind each draw by streams that are named by that alone: the calls draw what the recipe does."""
+    fields = {"border": border, "fill": 90, "interpolation": interpolation}
+    try:
+        recipe = Recipe.model_validate({"ops": listed, **fields})
+    except ValueError:  # pads behind geometry, or projects before a lens
+        return
+    image = noise(31, 40)
+    expected = image
+    (passes,) = recipe.passes
+    for nth, one in enumerate(passes):
+        last = [op for _, op in one] if nth == len(passes) - 1 else [op for _, op in one if op.op != "normalize"]
+        own = Recipe.model_validate({"ops": [op for op in last if op.op != "normalize"], **fields})
+        assert own.num_passes == 1
+        expected = levels(own, expected)
+    seen = Recipe.model_validate({"ops": [op for op in listed if op.op != "normalize"], **fields})
+    np.testing.assert_array_equal(levels(seen, image), expected)
+
+
+STEPS = [
+    *(ops.Brightness(), ops.BrightnessContrast(p=1.0), ops.ChannelDropout(p=1.0, fill=40), ops.ChannelShuffle(p=1.0)),
+    *(ops.ColorCast(), ops.Contrast(), ops.Contrast(about="mean", factor=(1.5, 1.5)), ops.Grayscale(p=1.0)),
+    *(ops.Hue(), ops.Hue(space="hsv"), ops.HueSaturationValue(p=1.0), ops.Invert(p=1.0), ops.Lighting()),
+    *(ops.Saturation(), ops.Gamma(gamma=(0.4, 0.4)), ops.Posterize(bits=(2, 2)), ops.Solarize(p=1.0)),
+    *(ops.SolarizeAdd(addition=(90, 90)), ops.AutoContrast(p=1.0), ops.Equalize(p=1.0), ops.CLAHE(p=1.0)),
+    *(ops.GaussianBlur(p=1.0), ops.Sharpness(factor=(2.0, 2.0)), ops.Emboss(p=1.0), ops.MedianBlur(p=1.0)),
+    *(ops.Noise(p=1.0), ops.CoarseDropout(p=1.0), ops.Vignette(), ops.ColorJitter(contrast=(1.4, 1.4), about="mean")),
+    *(ops.ColorJitter(brightness=0.3, hue=(0.2, 0.2), space="hsv"), ops.MotionBlur(p=1.0, degrees=(0.0, 90.0))),
+]
+LOOK_UPS = [
+    (ops.Rotate(max_deg=(25, 25)), {"border": "reflect"}),
+    (ops.Rotate(max_deg=(25, 25)), {"border": "constant", "fill": (0, 0, 0)}),
+    (ops.Rotate(max_deg=(25, 25)), {"border": "constant", "fill": (99, 99, 99)}),
+    (ops.Resize(size=(40, 61)), {}),
+    (ops.RandomCrop(size=16, padding=5), {}),
+    (ops.Zoom(factor=(0.7, 0.7)), {"border": "edge", "interpolation": "nearest"}),
+    (ops.Flip(p=1.0), {}),
+]
+AS_DRAWN = ("coarse_dropout", "noise", "motion_blur")
+
+
+@pytest.mark.parametrize("number", range(len(LOOK_UPS)))
+def test_a_step_before_a_look_up_acts_before_it(number: int) -> None:
+    look_up, fields = LOOK_UPS[number]
+    image = smooth(24, 37) // 3 + 85  # which no step makes black or white: linear steps are linear then
+    for step in STEPS:
+        if look_up.op == "flip" and step.op in AS_DRAWN[:2]:
+            continue  # the same as they are distributed, and not as they are drawn
+        both = levels(Recipe.model_validate({"ops": [step, look_up], **fields}), image)
+        alone = levels(Recipe.model_validate({"ops": [look_up], **fields}), levels(Recipe(ops=[step]), image))
+        apart = np.abs(both.astype(int) - alone)
+        assert apart.mean() < 0.5 and np.quantile(apart, 0.99) <= 1.0, step
+
+
+def test_the_check_above_can_fail() -> None:
+    image = smooth(24, 37)
+    for step, look_up in ((ops.Posterize(bits=(2, 2)), LOOK_UPS[0]), (ops.Equalize(p=1.0), LOOK_UPS[1])):
+        listed = Recipe.model_validate({"ops": [step, look_up[0]], **look_up[1]})
+        assert acts_in_look_up(look_up[0]) and listed.num_passes == 2
+        apart = np.abs(levels(listed, image).astype(int) - levels(listed.fused(), image))
+        assert apart.mean() > 0.5
+
+
+def test_opencv_gives_the_same_one_after_the_other() -> None:
+    image, angle = smooth(48, 48), 20.0
+    solarized = np.where(image >= 128, 255 - image, image)
+    matrix = cv2.getRotationMatrix2D((23.5, 23.5), angle, 1.0)
+    fill = (200, 30, 90)
+    expected = cv2.warpAffine(solarized, matrix, (48, 48), flags=cv2.INTER_LINEAR, borderValue=fill)
+    recipe = Recipe(
+        ops=[ops.Solarize(p=1.0), ops.Rotate(max_deg=(angle, angle))], border="constant", fill=fill, antialias=False
+    )
+    apart = np.abs(levels(recipe, image).astype(int) - expected)
+    assert apart.mean() < 0.6 and np.quantile(apart, 0.99) <= 4  # OpenCV takes 32nds of a pixel
+    assert np.abs(levels(recipe.fused(), image).astype(int) - expected).mean() > 5
+
+    blurred = cv2.medianBlur(image, 5)
+    shrunk = cv2.resize(blurred, (96, 80), interpolation=cv2.INTER_LINEAR)
+    listed = Recipe(ops=[ops.MedianBlur(sizes=(5, 5), p=1.0), ops.Resize(size=(80, 96))])
+    assert np.abs(levels(listed, image).astype(int) - shrunk).max() <= 1
