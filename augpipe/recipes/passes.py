@@ -59,6 +59,21 @@ def reasons(passes: Sequence[Keyed], beyond: Beyond, interpolation: str) -> Iter
         yield next(waits), key
 
 
+def late_steps(passes: Sequence[Keyed], beyond: Beyond, interpolation: str) -> Iterator[tuple[Op, Op]]:
+    """(op, look-up) for each op whose steps act behind a later look-up of their pass, and do not commute with it: the
+    groups of both, and in passes that are not those of `passes_of` other steps. Look-ups of such groups do not count.
+    """
+    acting = tuple(keyed for one in passes for keyed in one)
+    for own in passes:
+        for place, (_, op) in enumerate(own):
+            for key, later in own[place + 1 :]:
+                known = _place(acting[: acting.index((key, later))], beyond, interpolation)
+                looks = [] if any(map(is_step, later.flat)) else list(filter(acts_in_look_up, later.flat))
+                if not all(commutes(step, look, known) for step in _steps(op) for look in looks):
+                    yield op, later
+                    break
+
+
 def in_one_pass(listed: Sequence[Op]) -> tuple[Op, ...]:
     """The ops of a view with all look-ups before all steps, each in their order."""
     return tuple(sorted(listed, key=lambda op: not any(map(acts_in_look_up, op.flat))))

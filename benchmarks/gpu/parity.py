@@ -131,8 +131,8 @@ def _cases(run: Run) -> list[Recipe]:
 
     if run.is_simulated:
         both = (*CASES.items(), *TABLE_CASES.items())
-        return [Recipe(name=name, ops=[_tiny(op) for op in chosen]) for name, chosen in both]
-    tables = [Recipe(name=n, ops=chosen, border=border) for border in BORDERS for n, chosen in TABLE_CASES.items()]
+        return [Recipe(name=name, ops=[_tiny(op) for op in chosen]).fused() for name, chosen in both]
+    tables = [Recipe(name=n, ops=chosen, border=one).fused() for one in BORDERS for n, chosen in TABLE_CASES.items()]
     return [recipe for name, border in with_borders(BORDERS) for recipe in recipes_of(name, border)] + tables
 
 

@@ -88,7 +88,7 @@ def _images(chain: tuple[ops.Op, ...], mixing: tuple[ops.MixUp | ops.CutMix, ...
     borders = NO_FILES.pick(("context", "constant"), ("context",))
     sizes = NO_FILES.pick(((20, 17), (18, 32)), ((2, 3),))
     for dtype, layout, border, size in product(DTYPES, LAYOUTS, borders, sizes):
-        recipe = Recipe(border=border, ops=(*chain, ops.RandomResizedCrop(size=size)), mixing=mixing)
+        recipe = Recipe(border=border, ops=(*chain, ops.RandomResizedCrop(size=size)), mixing=mixing).fused()
         made = plan(recipe, range(len(shapes)), sizes=[shape[:2] for shape in shapes], partners=partners)
         OnDevice(NO_FILES, images, recipe, form(dtype, layout)).render(made)
 

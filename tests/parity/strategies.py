@@ -312,7 +312,7 @@ def borders_of(draw: st.DrawFn, *chains: tuple[ops.Op, ...], borders: tuple[str,
 def recipes(
     draw: st.DrawFn, borders: tuple[str, ...] = BORDERS, normalised: bool = True, projective: bool = True
 ) -> Recipe:
-    """Recipes of one view and one pass, which kernels and their oracles know; tests/property/test_passes.py has others."""
+    """Recipes of one view and one pass, which is what kernels and their oracles know."""
     chain = in_one_pass(draw(chains(normalised, projective)))
     blurs = any(inner.op == "blur" for op in chain for inner in op.flat)
     look = {"interpolation": "bilinear" if blurs else draw(st.sampled_from(["bilinear", "bicubic"]))}

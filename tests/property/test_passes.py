@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augpipe import Augment, Recipe, ops
+from augpipe import Augment, Recipe, TargetOptions, ops, plan
 from augpipe.recipes.commuting import acts_in_look_up
 from tests.parity.images import Pixels, noise, smooth
 
@@ -49,6 +49,54 @@ def test_passes_are_calls_one_after_the_other(listed: list[ops.Op], border: Any,
         expected = levels(own, expected)
     seen = Recipe.model_validate({"ops": [op for op in listed if op.op != "normalize"], **fields})
     np.testing.assert_array_equal(levels(seen, image), expected)
+
+
+CHAINS = [
+    [ops.Noise(p=1.0), ops.Rotate(max_deg=(20, 20)), ops.CoarseDropout(p=1.0), ops.RandomCrop(size=30)],
+    [ops.RandomCrop(size=(34, 38)), ops.Flip(p=1.0), ops.Equalize(p=1.0), ops.Perspective(distortion=0.3)],
+    [ops.Emboss(p=1.0), ops.Flip(p=1.0), ops.BrownConrady(), ops.GaussianBlur(p=1.0), ops.QuarterTurn(turns=(1,))],
+]
+
+
+@pytest.mark.parametrize("listed", CHAINS, ids=["holes", "crop first", "three"])
+@pytest.mark.parametrize("boxes", ["tight", "corners"])
+def test_targets_go_through_all_passes(listed: list[ops.Op], boxes: Any) -> None:
+    image = noise(40, 52)
+    expected: dict[str, Any] = {
+        "mask": np.arange(40 * 52, dtype=np.int32).reshape(40, 52),
+        "bboxes": np.array([[5.0, 6.0, 30.0, 20.0], [20.0, 25.0, 50.0, 38.0], [0.0, 0.0, 3.0, 3.0]]),
+        "polygons": [[[10.0, 10.0, 40.0, 12.0, 25.0, 35.0]], [], []],
+        "keypoints": np.array([[[26, 20, 2], [1, 39, 1]], [[40, 30, 2], [12, 7, 0]], [[2, 2, 2], [3, 3, 2]]], float),
+        "labels": ["a", "b", "c"],
+    }
+    options: dict[str, Any] = {
+        "bbox_format": "pascal_voc",
+        "targets": TargetOptions(boxes=boxes, drop_empty=False, keypoint_swaps=((0, 1),), clip=True, mask_fill=7),
+    }
+    recipe = Recipe(ops=listed)
+    found = Augment(recipe, 5)(image=image, sample_ids=[3], **expected, **options)
+    expected["image"] = image
+    for one in recipe.passes[0]:
+        call = Augment(Recipe(ops=[op for _, op in one]), 5, dtype="uint8", layout="NHWC")
+        expected = call(sample_ids=[3], **expected, **options)
+        expected.pop("dropped")
+    assert recipe.num_passes > 1
+    np.testing.assert_array_equal(found["mask"], expected["mask"])
+    for name in ("bboxes", "keypoints"):
+        np.testing.assert_allclose(found[name], expected[name], atol=1e-3)
+    for rings, others in zip(found["polygons"], expected["polygons"], strict=True):
+        for ring, other in zip(rings, others, strict=True):
+            np.testing.assert_allclose(np.asarray(ring), np.asarray(other), atol=1e-3)
+
+
+def test_points_go_back_through_all_passes() -> None:
+    recipe, points = Recipe(ops=CHAINS[0]), np.array([[10.0, 11.0], [15.5, 12.25]])
+    made = plan(recipe, [3, 4], sizes=[(40, 52), (60, 47)], seed=5)
+    for position, size in enumerate([(40, 52), (60, 47)]):
+        back = made.to_source(points, position)
+        call = Augment(recipe, 5)
+        again = call(image=noise(*size), sample_ids=[3 + position], keypoints=back)["keypoints"]
+        np.testing.assert_allclose(np.asarray(again)[:, :2], points, atol=1e-3)
 
 
 STEPS = [

@@ -9,21 +9,13 @@ import numpy as np
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.crops import seen_beyond
-from augpipe.ops.op import Beyond
+from augpipe.ops.op import Beyond, keyed
 from augpipe.ops.resizes import left_unlike
-from augpipe.recipes.importers.commuting import (
-    KEEPS_BLACK,
-    POINTWISE,
-    WHOLE_PIXELS,
-    acts_in_place,
-    in_levels,
-    level,
-    shows_means,
-    turns_alike,
-)
 from augpipe.recipes.importers.looks import keep_pixels_whole
 from augpipe.recipes.importers.measured import judged
+from augpipe.recipes.importers.normalized import WHOLE_PIXELS, in_levels, level, shows_means
 from augpipe.recipes.importers.sides import sides_of
+from augpipe.recipes.passes import MOST_PASSES, in_one_pass, late_steps, passes_of
 from augpipe.validation.models import FieldError
 
 PILLOW_FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
@@ -205,37 +197,22 @@ class Findings:
             names = ", ".join(dict.fromkeys(told))
             self.note(f"Normalize: stands before {names}, and acts last here, which is the same.")
 
-    def _note_order(self) -> None:
-        """Say of tone that stands before geometry, and acts after it here, where that is not the same."""
-        borders = {row.beyond for row in self.rows if row.beyond}
-        is_black = borders == {("constant", (0.0, 0.0, 0.0))}
-        is_filled = any(border == "constant" for border, _ in borders)
-        for place, op in enumerate(self.ops):
-            if op.is_crop or all(map(acts_in_place, op.flat)):
-                continue
-            later = self.ops[place:]
-            crops = [one for one in later if one.is_crop]
-            moves = [one for one in later if any(inner.is_geometry for inner in one.flat)]
-            is_turned = all(map(turns_alike, op.flat))
-            bends = [
-                one for one in moves if not (is_turned and all(isinstance(inner, WHOLE_PIXELS) for inner in one.flat))
-            ]
-            is_tone = not any(map(acts_in_place, op.flat))
-            is_pointwise = all(acts_in_place(inner) or isinstance(inner, POINTWISE) for inner in op.flat)
-            if crops and not (is_pointwise and not any(one.beyond for one in crops)):
-                self._act_late(op, f"the {crops[0].op}")
-            elif bends and is_tone and not is_pointwise:
-                self._act_late(op, bends[0].op)
-            elif (
-                moves and is_tone and is_filled and not (is_black and all(isinstance(o, KEEPS_BLACK) for o in op.flat))
-            ):
-                self.note(f"{op.op}: stands before {moves[-1].op}, whose fill it changes, too.")
+    def _note_order(self, beyond: Beyond, interpolation: str) -> None:
+        """Say of groups of both colours and geometry, whose colours act behind all geometry of their pass, where that
+        is not the same; and of all steps, where the listed order takes more passes than a view may."""
+        acting = keyed(self.ops)
+        passes = passes_of(acting, beyond, interpolation)
+        if len(passes) > MOST_PASSES:
+            passes = (acting,)
+            self.ops[:] = in_one_pass(self.ops)
+        for step, look_up in late_steps(passes, beyond, interpolation):
+            self._act_late(step, f"the {look_up.op}" if look_up.is_crop else look_up.op)
 
     def _act_late(self, op: Op, before: str) -> None:
         told = f"stands before {before}, and acts after it here."
         self.note(f"{op.op}: {told}")
         for place, row in enumerate(self.rows):
-            if op in row.ops:
+            if any(own is op for own in row.ops):
                 self._differs(place, told)
 
     def _differs(self, place: int, told: str) -> None:
@@ -288,9 +265,11 @@ class Findings:
         """
         self._leave_out_unlike()
         self._normalize_last()
-        crops = [op for op in self.ops if op.is_crop]
-        self._note_order()
+        own = next((op.beyond for op in self.ops if op.is_crop and op.beyond), None)
+        borders = [*([own] if own else []), *(seen_beyond(*row.beyond) for row in self.rows if row.beyond)]
+        border, fill = borders[0] if borders else ("context", (0.0, 0.0, 0.0))
         look = self._one_look()
+        self._note_order((border, fill), look.interpolation)
         for place, op in enumerate(self.ops):
             if op.op == "normalize" and any(later.op not in ("normalize", "erase") for later in self.ops[place + 1 :]):
                 self.refuse("Normalize", "stands before other ops, and is always the last step here")
@@ -304,8 +283,6 @@ class Findings:
         for problem in self.problems:
             self.note(f"{problem}: left out.")
         self._judge()
-        own = next((op.beyond for op in crops if op.beyond), None)
-        borders = [*([own] if own else []), *(seen_beyond(*row.beyond) for row in self.rows if row.beyond)]
         if len(set(borders)) > 1:
             self.note(
                 f"borders: transforms fill differently beyond the image, and a view has one border: {borders[0]}."
@@ -313,7 +290,6 @@ class Findings:
             for place, row in enumerate(self.rows):
                 if row.beyond and seen_beyond(*row.beyond) != borders[0]:
                     self._differs(place, f"beyond the image it shows {borders[0][0]}.")
-        border, fill = borders[0] if borders else ("context", (0.0, 0.0, 0.0))
         fields = {"border": border, "fill": fill, "channels": self.channels, "ops": tuple(self.ops)}
         return {**fields, "interpolation": look.interpolation, "antialias": look.antialias}
 

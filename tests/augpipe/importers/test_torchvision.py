@@ -207,9 +207,7 @@ def test_padding_and_geometry_share_a_border() -> None:
     same = importers.from_torchvision(compose(random_crop((32, 32), padding=4), rotation))
     assert (same.recipe.border, same.notes) == ("constant", ())
     jitter = make("ColorJitter", brightness=(0.5, 1.5), contrast=None, saturation=None, hue=None)
-    assert importers.from_torchvision(compose(jitter, crop)).notes == (
-        "color_jitter: stands before the random_crop, and acts after it here.",
-    )
+    assert importers.from_torchvision(compose(jitter, crop)).notes == ()
 
 
 def test_geometry_and_what_it_shows_beyond() -> None:
@@ -358,23 +356,31 @@ def test_all_that_cannot_be_mapped_is_listed() -> None:
         assert problem in message, problem
 
 
-def test_an_op_before_the_crop_is_noted() -> None:
+def test_an_op_before_the_crop_acts_before_it() -> None:
     erasing = make("RandomErasing", p=0.3, scale=(0.1, 0.2), ratio=(0.5, 2.0), value=0)
-    assert importers.from_torchvision(compose(erasing, CROP)).notes == (
-        "erase: stands before the random_resized_crop, and acts after it here.",
-    )
+    found = importers.from_torchvision(compose(erasing, CROP))
+    assert found.notes == () and found.recipe.num_passes == 2
     rotation = make("RandomRotation", degrees=[0, 9], fill=0, interpolation=Mode.BILINEAR, **WHOLE)
     for one in (make("RandomHorizontalFlip", p=0.5), make("RandomGrayscale", p=0.5), rotation):
-        assert importers.from_torchvision(compose(one, CROP)).notes == ()
+        found = importers.from_torchvision(compose(one, CROP))
+        assert found.notes == () and found.recipe.num_passes == 1
 
 
-def test_a_blur_before_geometry_is_noted() -> None:
+def test_a_blur_before_geometry_acts_before_it() -> None:
     blur = make("GaussianBlur", kernel_size=(5, 5), sigma=(1.0, 2.0))
     perspective = make("RandomPerspective", distortion_scale=0.3, p=0.5, fill=0, interpolation=Mode.BILINEAR)
     found = importers.from_torchvision(compose(CROP, blur, perspective))
-    assert "gaussian_blur: stands before perspective, and acts after it here." in found.notes
     behind = importers.from_torchvision(compose(CROP, perspective, blur))
-    assert not any("gaussian_blur" in note for note in behind.notes)
+    assert (found.recipe.num_passes, behind.recipe.num_passes) == (2, 1)
+    assert not any("gaussian_blur" in note for note in found.notes + behind.notes)
+
+
+def test_more_passes_than_a_view_takes_are_one_with_what_differs() -> None:
+    erasing = make("RandomErasing", p=0.3, scale=(0.1, 0.2), ratio=(0.5, 2.0), value=0)
+    rotation = make("RandomRotation", degrees=[0, 9], fill=0, interpolation=Mode.BILINEAR, **WHOLE)
+    found = importers.from_torchvision(compose(CROP, *(one for _ in range(4) for one in (erasing, rotation))))
+    assert found.recipe.num_passes == 1 and "RandomErasing" not in found.exact
+    assert found.notes[0] == "erase: stands before rotate, and acts after it here."
 
 
 def test_differences_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:

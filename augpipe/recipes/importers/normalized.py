@@ -1,47 +1,17 @@
-"""Which ops give the same before others as after them, and fills of numbers that were normalised, in levels."""
+"""Which ops give the same before a Normalize as after it, and fills of numbers that were normalised, in levels."""
 
 from augpipe import ops
 from augpipe.ops import Op
+from augpipe.recipes.commuting import acts_in_look_up
 from augpipe.validation.models import changed
 
-POINTWISE = (
-    *(
-        ops.Brightness,
-        ops.BrightnessContrast,
-        ops.Saturation,
-        ops.Hue,
-        ops.HueSaturationValue,
-        ops.Grayscale,
-        ops.Invert,
-        ops.Posterize,
-    ),
-    *(ops.Solarize, ops.Gamma, ops.ChannelShuffle, ops.ChannelDropout, ops.ColorJitter),
-)
-"""Ops of pixels alone: the same before a crop as after it."""
 WHOLE_PIXELS = (ops.QuarterTurn, ops.Transpose)
-"""Geometry that moves whole pixels: noise and holes before it are as if they were after it."""
-IN_PLACE = (ops.Flip, ops.Identity, ops.Blur)
-"""Ops that, as all geometry, act where they stand among crops and paddings."""
-KEEPS_BLACK = (
-    *(ops.Brightness, ops.Saturation, ops.Hue, ops.HueSaturationValue, ops.Grayscale, ops.Gamma, ops.ChannelShuffle),
-    *(ops.ChannelDropout, ops.Posterize),
-)
-"""Ops that leave a black border black."""
-
-
-def acts_in_place(op: Op) -> bool:
-    """Whether it acts where it stands among crops and paddings."""
-    return op.is_geometry or isinstance(op, IN_PLACE)
-
-
-def turns_alike(op: Op) -> bool:
-    """Whether rows are to it what columns are, so that it may as well come after a quarter turn."""
-    return not isinstance(op, ops.GridShuffle) or op.grid[0] == op.grid[1]
+"""Geometry that moves whole pixels."""
 
 
 def shows_means(op: Op) -> bool:
     """Whether its levels are means of those before it, or its fill."""
-    return acts_in_place(op) or isinstance(op, ops.CoarseDropout)
+    return acts_in_look_up(op) or isinstance(op, ops.CoarseDropout | ops.Identity)
 
 
 def in_levels(op: Op, normalize: ops.Normalize) -> Op:
