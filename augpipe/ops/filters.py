@@ -49,8 +49,8 @@ WideSides = Annotated[
 class GaussianBlur(Op):
     """Soften the view by a Gaussian, cut off as torchvision and albumentations cut theirs.
 
-    It acts where it is listed among the colour ops, and takes about as long at a turned view. `Blur` acts before all of
-    them, as part of the look-up.
+    It acts where it is listed among the colour ops, and takes about as long at a turned view. `Blur` is a part of the
+    look-up before them.
     """
 
     op: Literal["gaussian_blur"] = "gaussian_blur"

@@ -22,7 +22,7 @@ class View(Checked):
     """One crop of an image, or several alike, with ops of its own."""
 
     ops: Ops = ()
-    """In order: crops and geometry as they are listed, tone last in its order. With a MultiResolutionCrop among them,
+    """In the order in which they act; `Recipe.passes` says in how many passes. With a MultiResolutionCrop among them,
     crops act before all else, as in the papers."""
     count: Annotated[int, Field(ge=1, le=64)] = 1
     """How many such crops, each with draws of its own."""
