@@ -19,6 +19,7 @@ from augpipe.ops.groups import OfSome
 from augpipe.ops.keep_objects import KnownObjects, seen_objects
 from augpipe.ops.op import Drawn, Op
 from augpipe.ops.random_words import RandomWords, Stream
+from augpipe.ops.view_passes import Keyed
 from augpipe.planning.fields import refuse_bends, write_fields
 from augpipe.planning.look_up import source_points
 from augpipe.planning.mixing_draws import draw_mixing, pastes, write_mixing
@@ -26,7 +27,6 @@ from augpipe.planning.mosaic_draws import placed_dtype
 from augpipe.planning.plan_record import BORDERS, INTERPOLATIONS, MAX_DCT_FACTOR, plan_dtype
 from augpipe.planning.projection import slope_at_centre
 from augpipe.planning.record_passes import EARLIER
-from augpipe.recipes.passes import Keyed
 from augpipe.recipes.recipe import Recipe, check_recipe, refuse_keeping, refuse_mixing
 from augpipe.recipes.view import View
 from augpipe.validation.plural import count

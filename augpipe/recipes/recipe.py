@@ -22,7 +22,7 @@ from augpipe.ops.kinds import Ops, is_list
 from augpipe.ops.mixing import Mixing
 from augpipe.ops.mosaic import Mosaic, looks_around
 from augpipe.ops.op import CONTINUOUS, Beyond, Fill
-from augpipe.recipes.passes import MOST_PASSES, Keyed, changes_places, in_one_pass, passes_of, reasons
+from augpipe.ops.view_passes import MOST_PASSES, Keyed, changes_places, in_one_pass, passes_of, reasons
 from augpipe.recipes.view import View, border_text, product
 from augpipe.validation.models import Checked, FieldError, ListOf, changed
 from augpipe.validation.suggest import nearest_file

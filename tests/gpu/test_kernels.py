@@ -8,9 +8,9 @@ import torch
 
 from augpipe import Augment, Plan, Recipe, ops, plan, recipes
 from augpipe.cuda.cuda_render import DeviceRenderer
+from augpipe.ops.view_passes import in_one_pass
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.output_format import OutputFormat
-from augpipe.recipes.passes import in_one_pass
 from tests.parity.images import Pixels, noise
 from tests.parity.promise import Images, Renderer, Rows, compare, cpu_renderer
 from tests.parity.table import CASES, TABLE_CASES, recipes_of

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from augpipe import Recipe, ops
 from augpipe.ops.op import KINDS, keyed
-from augpipe.recipes.passes import MOST_PASSES, in_one_pass, passes_of
+from augpipe.ops.view_passes import MOST_PASSES, in_one_pass, passes_of
 from tests.parity.field_strategies import PROBABILITIES, of_kind, ranges
 
 BORDERS = ("context", "reflect", "edge", "constant", "reflect_101", "wrap")

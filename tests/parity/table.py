@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from augpipe import Plan, Recipe, ops
 from augpipe.ops.levels import LevelsOp
-from augpipe.recipes.passes import in_one_pass
+from augpipe.ops.view_passes import in_one_pass
 from tests.parity.oracle import Expected, Float, LookUp
 from tests.parity.pixel_noise import normals, splines
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augpipe import Augment, Recipe, TargetOptions, ops, plan
-from augpipe.recipes.commuting import acts_in_look_up
+from augpipe.ops.commuting import acts_in_look_up
 from tests.parity.images import Pixels, noise, smooth
 
 ANY = [

@@ -18,9 +18,9 @@ from augpipe.gpu_ops.image.program_rows import are_filters, first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.gpu_ops.simulator.host_memory import floor_index
 from augpipe.native.cpu_render import finish_levels
+from augpipe.ops.view_passes import in_one_pass
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.regions import source_regions
-from augpipe.recipes.passes import in_one_pass
 from tests.parity.images import Pixels, noise
 from tests.parity.promise import compare
 from tests.parity.table import CASES, ENLARGING, TABLE_CASES, with_borders

@@ -11,11 +11,11 @@ from augpipe.ops import Op
 from augpipe.ops.crops import seen_beyond
 from augpipe.ops.op import Beyond, keyed
 from augpipe.ops.resizes import left_unlike
+from augpipe.ops.view_passes import MOST_PASSES, in_one_pass, late_steps, passes_of
 from augpipe.recipes.importers.looks import keep_pixels_whole
 from augpipe.recipes.importers.measured import judged
 from augpipe.recipes.importers.normalized import WHOLE_PIXELS, in_levels, level, shows_means
 from augpipe.recipes.importers.sides import sides_of
-from augpipe.recipes.passes import MOST_PASSES, in_one_pass, late_steps, passes_of
 from augpipe.validation.models import FieldError
 
 PILLOW_FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}

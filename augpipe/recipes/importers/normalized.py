@@ -2,7 +2,7 @@
 
 from augpipe import ops
 from augpipe.ops import Op
-from augpipe.recipes.commuting import acts_in_look_up
+from augpipe.ops.commuting import acts_in_look_up
 from augpipe.validation.models import changed
 
 WHOLE_PIXELS = (ops.QuarterTurn, ops.Transpose)

@@ -10,9 +10,9 @@ import pytest
 
 from augpipe import Augment, Loader, Recipe, View, ops, policies, recipes
 from augpipe.datasets.formats.arrays import ArraySource
+from augpipe.ops import commuting
 from augpipe.ops.kinds import KINDS
 from augpipe.planning.plan import Plan, plan
-from augpipe.recipes import commuting
 from augpipe.recipes.parts import only_ops, without_ops
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)

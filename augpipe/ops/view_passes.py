@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from augpipe.ops import Op, WholePixels
+from augpipe.ops.commuting import Place, acts_in_look_up, commutes, is_step
 from augpipe.ops.op import Beyond
 from augpipe.ops.resizes import one_size
-from augpipe.recipes.commuting import Place, acts_in_look_up, commutes, is_step
 
 Keyed = tuple[tuple[str, Op], ...]
 """Ops, each under its name in the view."""
