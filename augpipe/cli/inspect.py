@@ -49,6 +49,9 @@ def inspect(
         if chosen.views:
             title += f", view {number}" + (f", {view.count} crops of it" if view.count > 1 else "")
         screen.print(_table(title, view))
+        waits = [f"{step} before {look_up}" for step, look_up in chosen.waits(view)]
+        if waits:
+            screen.print(f"{len(waits) + 1} passes: {', '.join(waits)}")
         for op in view.ops if fields else ():
             screen.print(_fields(op))
     if chosen.mosaic is not None:
@@ -62,9 +65,9 @@ def inspect(
 
 
 def as_json(recipe: "Recipe") -> dict[str, Any]:
-    """`ops` are those that draw anything, with their variants (null: any number), `fixed` the others; with `mixing` and
-    `mosaic` where the recipe has them."""
-    made = _ops_json(recipe)
+    """`ops` are those that draw anything, with their variants (null: any number), `fixed` the others; with `passes`
+    where there are several, and `mixing` and `mosaic` where the recipe has them."""
+    made = _ops_json(recipe) | ({"passes": recipe.num_passes} if recipe.num_passes > 1 else {})
     if recipe.mosaic is not None:
         made["mosaic"] = recipe.mosaic.model_dump()
     return {**made, "mixing": [mix.model_dump() for mix in recipe.mixing]} if recipe.mixing else made

@@ -435,7 +435,7 @@ def refuse_passes(recipe: Recipe, where: str) -> None:
         step, look_up = next(recipe.waits(view))
         raise ValueError(
             f"{recipe.called} takes {recipe.num_passes} passes, as {step} stands before {look_up}, and {where} makes "
-            'one. Use recipe.fused(), which moves such steps behind geometry, or device="cpu".'
+            'one. List such steps behind geometry, as recipe.fused() does, or choose device="cpu".'
         )
 
 
