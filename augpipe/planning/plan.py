@@ -13,19 +13,18 @@ import numpy.typing as npt
 from augpipe.gpu_ops.random.philox import MAX_SEED, MAX_WORD, seed_key, whole_number, whole_numbers
 from augpipe.ops.bends import WholePixels
 from augpipe.ops.colour import make_gray
-from augpipe.ops.colour_program import num_tables, write_program
 from augpipe.ops.frame import Frame
 from augpipe.ops.groups import OfSome
 from augpipe.ops.keep_objects import KnownObjects, seen_objects
 from augpipe.ops.op import Drawn, Op
 from augpipe.ops.random_words import RandomWords, Stream
 from augpipe.ops.view_passes import Keyed
-from augpipe.planning.fields import refuse_bends, write_fields
+from augpipe.planning.composed import write_look
+from augpipe.planning.fields import refuse_bends
 from augpipe.planning.look_up import source_points
 from augpipe.planning.mixing_draws import draw_mixing, pastes, write_mixing
 from augpipe.planning.mosaic_draws import placed_dtype
-from augpipe.planning.plan_record import BORDERS, INTERPOLATIONS, MAX_DCT_FACTOR, plan_dtype
-from augpipe.planning.projection import slope_at_centre
+from augpipe.planning.plan_record import BORDERS, INTERPOLATIONS, plan_dtype
 from augpipe.planning.record_passes import EARLIER
 from augpipe.recipes.recipe import Recipe, check_recipe, refuse_keeping, refuse_mixing
 from augpipe.recipes.view import View
@@ -35,8 +34,6 @@ Rows = npt.NDArray[np.void]
 
 FORMAT = 3
 """What a saved plan's numbers mean: raised where a kind of step, a border or a field changes."""
-WIDEST_FILTER = 2
-"""Half-widths of the filter where the frame is moved under a lens: this times the image's longer side at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -326,7 +323,7 @@ def _plan_view(
     records = [*(rows[EARLIER][f"pass_{nth + 1}"] for nth in range(len(frames) - 1)), rows]
     for record, frame in zip(records, frames, strict=True):
         record["sample_id"], record["epoch"], record["view"] = ids, epoch, position
-        _write_look(record, frame, recipe, view)
+        write_look(record, frame, recipe, view)
         if placed is not None:
             record["border"][placed["applied"]] = BORDERS.index("meeting")
         record["interpolation"] = interpolation
@@ -350,17 +347,6 @@ def _next_frame(frame: Frame, acting: Keyed, *, snaps: bool) -> Frame:
     return following
 
 
-def _write_look(rows: Rows, frame: Frame, recipe: Recipe, view: View) -> None:
-    """Fill in what a pass looks up, and the steps behind it."""
-    border, fill = recipe.beyond_of(view)
-    rows["border"], rows["fill"] = BORDERS.index(border), fill
-    if border == "constant":
-        rows["border"][frame.is_edge_sharp | frame.is_edge_kept | frame.snaps] = BORDERS.index("sharp")
-    _compose(rows, frame)
-    if recipe.interpolation == "nearest" or not recipe.antialias:
-        rows["support"] = 1.0
-
-
 def _write_drawn(records: Rows, drawn: Mapping[str, Any], rows: npt.NDArray[np.int64] | None = None) -> None:
     """Fill records, or some of their `rows`, with what was drawn, that of ops within ops, too."""
     for name, values in drawn.items():
@@ -373,56 +359,6 @@ def _write_drawn(records: Rows, drawn: Mapping[str, Any], rows: npt.NDArray[np.i
             records[name] = values
         else:
             records[name][rows] = values
-
-
-def _compose(rows: Rows, frame: Frame) -> None:
-    """Bring the frame's maps into the form that the kernel evaluates."""
-    rows["height"], rows["width"] = frame.heights, frame.widths
-    rows["out_height"], rows["out_width"] = frame.out_heights, frame.out_widths
-    for edge, seen in enumerate(frame.seen):
-        rows["crop"][:, edge] = seen
-    corner = 0.5 * np.hypot(*(frame.lens_sizes or (frame.out_heights, frame.out_widths)))
-    scale = np.stack([frame.crop_width / frame.kept_widths, frame.crop_height / frame.kept_heights], axis=1)
-    after_map, before_map = frame.maps
-    linear = scale[:, :, None] * after_map[:, :2, :2]
-    corner_px = np.stack([frame.crop_x, frame.crop_y], axis=1)
-    centre = corner_px + 0.5 * np.stack([frame.crop_width, frame.crop_height], axis=1)
-    origin = np.floor(centre / MAX_DCT_FACTOR) * MAX_DCT_FACTOR
-    rows["origin"] = origin
-    after = rows["after"]
-    after[:, :, :2] = linear * corner[:, None, None]
-    after[:, :, 2] = centre - origin
-    if after_map.shape[1] == 3:
-        after[:, :, 2] += scale * after_map[:, :2, 2]
-    rows["lens"] = frame.lens
-    rows["before_divisor"][:, 2] = 1.0
-    if before_map is None:
-        rows["before"][:, 0, 0] = rows["before"][:, 1, 1] = 1.0 / corner
-    else:
-        rows["before"] = before_map[:, :2, :2] / corner[:, None, None]
-        if before_map.shape[1] == 2:
-            linear = linear if frame.snaps else np.matmul(linear, before_map)
-        else:
-            rows["before_offset"], rows["before_divisor"] = before_map[:, :2, 2] / corner[:, None], before_map[:, 2]
-            if not frame.snaps:
-                linear = np.matmul(after[:, :, :2], slope_at_centre(rows))
-    covered = np.hypot(linear[:, :, 0], linear[:, :, 1])
-    if before_map is not None and before_map.shape[1] == 3:
-        # far beyond the corner a lens grows without bound
-        covered = np.minimum(covered, WIDEST_FILTER * np.maximum(frame.heights, frame.widths)[:, None])
-    # a scale within rounding of 1 is 1: a third tap of weight 1e-12 would be read for nothing
-    rows["support"] = np.where(covered < 1.0 + 1e-6, 1.0, covered)
-    if frame.blur_variance is not None:
-        # a triangle of half-width s has the variance s^2 / 6
-        rows["blur"] = np.sqrt(6.0 * frame.blur_variance)[:, None] * covered
-    if frame.bends is not None:
-        write_fields(rows, frame, scale[:, :, None] * after_map[:, :2, :2], corner)
-    rows["vignette"] = frame.vignette
-    rows["cast"], rows["cast_is_last"] = frame.cast, frame.cast_is_last
-    rows["mean"], rows["std"] = frame.mean, frame.std
-    if frame.steps:
-        tables = rows["tables"] if num_tables(frame.steps) else None
-        rows["num_steps"] = write_program(frame.steps, rows["steps"], tables)
 
 
 def refusals(recipe: Recipe, sizes: Sequence[tuple[int, int]]) -> list[str | None]:

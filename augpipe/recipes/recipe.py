@@ -1,14 +1,12 @@
 """A recipe: which ops act on an image, in which order and ranges; frozen, validated, loaded from TOML."""
 
 import logging
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     Field,
     SerializerFunctionWrapHandler,
@@ -21,12 +19,12 @@ from augpipe.ops.crops import seen_beyond
 from augpipe.ops.kinds import Ops, is_list
 from augpipe.ops.mixing import Mixing
 from augpipe.ops.mosaic import Mosaic, looks_around
-from augpipe.ops.op import CONTINUOUS, Beyond, Fill
+from augpipe.ops.op import Beyond, Fill
 from augpipe.ops.view_passes import MOST_PASSES, Keyed, changes_places, in_one_pass, passes_of, reasons
+from augpipe.recipes.toml_file import TomlFile, read_toml, validated
 from augpipe.recipes.view import View, border_text, product
-from augpipe.validation.models import Checked, FieldError, ListOf, changed
+from augpipe.validation.models import ListOf, changed
 from augpipe.validation.suggest import nearest_file
-from augpipe.validation.written import written
 
 logger = logging.getLogger("augpipe")
 
@@ -39,24 +37,6 @@ PIXELS_OF_PASSES = 3
 
 Border = Literal["context", "reflect", "reflect_101", "wrap", "edge", "constant"]
 Interpolation = Literal["bilinear", "bicubic", "nearest", "random"]
-Model = TypeVar("Model", bound=BaseModel)
-
-
-class TomlFile(Checked):
-    """A description that is written to a TOML file."""
-
-    def to_toml(self) -> str:
-        """TOML with every field written out, so that a later default cannot change it."""
-        import tomli_w  # only here: to augment, a machine without this package needs none of it
-
-        return tomli_w.dumps(_without_none(self.model_dump(), self))
-
-    def dump(self, path: str | Path) -> None:
-        """Write it to a TOML file that `load` reads back as an equal one."""
-        Path(path).write_text(self.to_toml(), encoding="utf-8")
-
-    def __repr__(self) -> str:
-        return written(self)
 
 
 class Recipe(TomlFile):
@@ -366,34 +346,6 @@ class Recipe(TomlFile):
         return cls.model_json_schema()
 
 
-def read_toml(path: str | Path) -> dict[str, Any]:
-    """The content of a TOML file.
-
-    Raises:
-        ValueError: it is not TOML.
-        OSError: it cannot be read.
-    """
-    if Path(path).is_dir():
-        raise ValueError(
-            f"{path} is a folder, and a recipe is a TOML file. augpipe recipe deep_image > my.toml writes one; images "
-            "are the source, which comes first: Loader(source, recipe)."
-        )
-    content = Path(path).read_bytes()
-    try:
-        return tomllib.loads(content.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not valid TOML: {error}.") from error
-
-
-def validated(kind: type[Model], data: Mapping[str, Any], path: str | Path, what: str) -> Model:
-    """What a TOML file describes; ValueError names the file, the place and the remedy."""
-    try:
-        return kind.model_validate(data)
-    except FieldError as error:
-        problems = "\n".join(f"  {line}" for line in error.lines)
-        raise ValueError(f"{path}: not a valid {what}:\n{problems}") from error
-
-
 def check_recipe(recipe: object) -> None:
     """Raise ValueError unless it is a recipe, with what to write instead."""
     if not isinstance(recipe, Recipe):
@@ -446,22 +398,3 @@ def refuse_keeping(recipe: Recipe, where: str = "here") -> None:
             f"{recipe.called} keeps objects ({recipe.keeping[0][0]}), and no boxes are known {where}. Use a Loader "
             "with a source that has boxes, or Augment with bboxes=...; or leave keep_objects out."
         )
-
-
-def _without_none(data: Any, model: Any) -> Any:
-    """TOML has no null: leave a None out where it is the default, and write `continuous` where it is not."""
-    if isinstance(model, BaseModel):
-        fields = type(model).model_fields
-        kept = {}
-        for name, value in data.items():
-            if value is None:
-                if fields[name].default is None:
-                    continue
-                value = CONTINUOUS
-            elif name in ("ops", "views", "mixing") and not value:
-                continue
-            kept[name] = _without_none(value, getattr(model, name))
-        return kept
-    if isinstance(data, list | tuple):
-        return [_without_none(item, part) for item, part in zip(data, model, strict=True)]
-    return data

@@ -16,7 +16,8 @@ from typing import Any
 from augpipe.datasets.files.atomic import write_atomically
 from augpipe.datasets.remote.urls import as_url
 from augpipe.datasets.remote.urls import shown as without_secrets
-from augpipe.recipes.recipe import PIXELS, Recipe, validated
+from augpipe.recipes.recipe import PIXELS, Recipe
+from augpipe.recipes.toml_file import validated
 from augpipe.sources import Subset
 from augpipe.sources.identity import SourceIdentity, identity_of, stored_names
 from augpipe.sources.protocol import Source, has_stored_names
