@@ -53,7 +53,17 @@ KEEPING = Recipe(
         ),
     ),
 )
-TARGET_RECIPES = {recipe.name: recipe for recipe in (CROPPED, BENT, VIEWS, KEEPING)}
+LISTED = Recipe(
+    name="three passes",
+    border="edge",
+    ops=(
+        ops.Emboss(p=0.5),
+        ops.RandomResizedCrop(size=(36, 40)),
+        ops.Solarize(),
+        ops.Rotate(max_deg=30, step=None),
+    ),
+)
+TARGET_RECIPES = {recipe.name: recipe for recipe in (CROPPED, BENT, VIEWS, KEEPING, LISTED)}
 
 
 @dataclass(kw_only=True)

@@ -11,6 +11,7 @@ import pytest
 from augpipe import Augment, Loader, Recipe, View, ops, policies, recipes
 from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.ops import commuting
+from augpipe.ops.keep_objects import KnownObjects
 from augpipe.ops.kinds import KINDS
 from augpipe.planning.plan import Plan, plan
 from augpipe.recipes.parts import only_ops, without_ops
@@ -169,3 +170,21 @@ def test_steps_of_the_first_pass_are_drawn_within_its_own_frame() -> None:
     hole = ops.CoarseDropout(num=(1, 1), height=(1.0, 1.0), width=(1.0, 1.0), unit="fraction", fill=200, p=1.0)
     found = Augment(Recipe(ops=[hole, ops.RandomCrop(size=5)]), dtype="uint8")(IMAGE)
     assert (found == 200).all()  # all of the image, and not a hole in the crop alone
+
+
+def test_a_crop_of_a_later_pass_looks_at_the_objects_that_are_left() -> None:
+    rng = np.random.default_rng(1)
+    corners = np.sort(rng.uniform(0.0, 60.0, (40, 2, 2)), axis=1)
+    objects = KnownObjects(counts=np.full(10, 4), boxes=corners.reshape(-1, 4), labels=np.arange(40) % 3)
+    keep = ops.KeepObjects(rule="whole", classes={"1": 1.0, "2": 2.0}, tries=20)
+    before = [ops.ResizeShortest(size=50), ops.Flip(p=0.6), ops.CenterCrop(size=40)]
+    crop = ops.RandomResizedCrop(size=16, scale=(0.1, 0.6), step=None, keep_objects=keep)
+    two, one = (
+        plan(Recipe(ops=[*before, *more, crop]), range(10), sizes=[(60, 80)] * 10, objects=objects)
+        for more in ([ops.Noise()], [])
+    )
+    assert (two.num_passes, one.num_passes) == (2, 1)
+    found, expected = (made.rows["drawn"]["random_resized_crop"] for made in (two, one))
+    assert (found["keep_objects"] == expected["keep_objects"]).all() and found["keep_objects"]["tries"].max() > 1
+    for name in ("x", "y", "width", "height"):
+        np.testing.assert_allclose(found[name], expected[name], atol=1e-6)
