@@ -117,9 +117,9 @@ def _shows_the_same_pixels(look_up: Op, place: Place) -> bool:
 
 
 def _shows_single_pixels(look_up: Op, place: Place) -> bool:
-    if isinstance(look_up, ops.Translate):
-        return place.is_nearest or look_up.whole_px != "no"
-    return place.is_nearest or _is_within(look_up)
+    if isinstance(look_up, ops.Translate) and look_up.whole_px != "no":
+        return True
+    return (place.is_nearest and not isinstance(look_up, ops.Blur)) or _is_within(look_up)
 
 
 def _is_within(look_up: Op) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from augpipe.ops import Op
-from augpipe.recipes.recipe import Recipe
+from augpipe.recipes.recipe import PIXELS_OF_PASSES, Recipe
 from augpipe.recipes.view import View
 from augpipe.validation.models import changed
 
@@ -15,13 +15,13 @@ Parts = Callable[[Recipe, int], list[tuple[str, Recipe]]]
 def without_normalize(recipe: Recipe) -> Recipe:
     """The recipe as far as it can be seen: one entry in `views` for each output image, none of them normalised."""
     views = tuple(View(ops=tuple(op for op in view.ops if op.op != "normalize")) for view in recipe.all_views)
-    return changed(recipe, ops=(), views=views)
+    return _made(recipe, ops=(), views=views)
 
 
 def with_ops(recipe: Recipe, of_op: Callable[[Op], Op], **fields: Any) -> Recipe:
     """The recipe with each op replaced by what `of_op` makes of it, in all views, and with other `fields`."""
     views = tuple(View(ops=tuple(map(of_op, view.ops)), count=view.count) for view in recipe.views)
-    return changed(recipe, ops=tuple(map(of_op, recipe.ops)), views=views, **fields)
+    return _made(recipe, ops=tuple(map(of_op, recipe.ops)), views=views, **fields)
 
 
 def only_ops(recipe: Recipe, view: int, keys: Collection[str]) -> Recipe:
@@ -39,7 +39,7 @@ def only_ops(recipe: Recipe, view: int, keys: Collection[str]) -> Recipe:
             kept.append(op.model_copy(update={"p": 0.0}))
     views = list(recipe.views)
     views[view] = View(ops=tuple(kept))
-    return changed(recipe, ops=(), views=views, mixing=())
+    return _made(recipe, ops=(), views=views, mixing=())
 
 
 def without_ops(recipe: Recipe, names: Collection[str]) -> Recipe:
@@ -53,7 +53,7 @@ def without_ops(recipe: Recipe, names: Collection[str]) -> Recipe:
     for name in names:
         if name not in known:
             raise ValueError(f"the recipe has no {name} that could be left out. Choose from {', '.join(known)}.")
-    made = changed(recipe, ops=(), views=views)
+    made = _made(recipe, ops=(), views=views)
     for number, view in enumerate(views):
         keys = [key for key, _ in view.keyed_ops if key not in names]
         made = changed(only_ops(made, number, keys), mixing=recipe.mixing)
@@ -78,3 +78,8 @@ def _mirrors(recipe: Recipe, view: int) -> list[str]:
     acting = recipe.views[view].acting_ops
     last = max((place for place, (_, op) in enumerate(acting) if getattr(op, "keep_objects", None)), default=0)
     return [key for key, op in acting[:last] if op.op == "flip"]
+
+
+def _made(recipe: Recipe, **fields: Any) -> Recipe:
+    """The recipe with other fields, of this release, also where it takes other passes than before."""
+    return changed(recipe, pixels=PIXELS_OF_PASSES, **fields)

@@ -69,8 +69,8 @@ class Recipe(TomlFile):
     """What shows four or nine samples in one image, before all ops, where a `Loader` gives batches with targets. None:
     each image is one sample's."""
     pixels: Annotated[int, Field(ge=1)] = PIXELS
-    """The `PIXELS` of the release that wrote it; left out, that of the release that reads it. It changes nothing: a
-    recipe with another number is told of, and gets this release's."""
+    """The `PIXELS` of the release that wrote it, or of several passes `PIXELS_OF_PASSES`; left out, that of the release
+    that reads it. It changes nothing: a recipe with another number is told of, and gets this release's."""
 
     noun: ClassVar[str] = "a recipe"
 

@@ -17,7 +17,7 @@ from augpipe.augment_call import inputs
 from augpipe.cuda.cuda_render import DeviceRenderer
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 from augpipe.nn import AugmentModule
-from augpipe.ops import CenterCrop, Flip, Normalize, RandomResizedCrop, Rotate
+from augpipe.ops import CenterCrop, Flip, Noise, Normalize, RandomResizedCrop, Rotate
 from augpipe.recipes.view import View
 
 assert IS_SIMULATED, "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
@@ -284,3 +284,12 @@ def test_a_module_in_front_of_a_model(on_device: list[int]) -> None:
     module.eval()
     expected = Augment(module.eval_recipe)(list(batch))
     assert_near(module(torch.from_numpy(batch)), torch.from_numpy(expected))
+
+
+def test_several_passes_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "DEVICE_TYPES", ("cpu",))
+    listed = Recipe(name="listed", ops=(Noise(), CenterCrop(size=5)))
+    image = torch.from_numpy(scene(9, 12))
+    with pytest.raises(ValueError, match="recipe 'listed' takes 2 passes, as noise stands before center_crop, and cpu"):
+        Augment(listed)(image)
+    assert Augment(listed.fused())(image).shape == (3, 5, 5)

@@ -65,6 +65,8 @@ BLACK, GRAY = {"border": "constant"}, {"border": "constant", "fill": 9}
         ((ops.Solarize(), ops.Rotate()), {}, "solarize | rotate"),
         ((ops.Solarize(), ops.Rotate()), {"interpolation": "nearest"}, "solarize, rotate"),
         ((ops.Solarize(), ops.WholePixels(), ops.Rotate()), {}, "solarize, whole_pixels, rotate"),
+        ((ops.WholePixels(), ops.Solarize(), ops.Rotate(), ops.Blur()), {}, "whole_pixels, solarize, rotate | blur"),
+        ((ops.Solarize(), ops.Translate(whole_px="nearest")), {}, "solarize, translate"),
         ((ops.Solarize(), ops.RandomCrop(size=8, padding=2)), {}, "solarize, random_crop"),
         ((ops.Invert(), ops.RandomCrop(size=8, padding=2)), {}, "invert | random_crop"),
         ((ops.Invert(), ops.Rotate()), {"border": "reflect"}, "invert, rotate"),
