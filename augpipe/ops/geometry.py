@@ -231,6 +231,10 @@ class Stretch(Op):
         frame.transform(affine.magnification(drawn["horizontal"], drawn["vertical"]))
 
 
+SHEARS = {"x_first": affine.shear, "y_first": affine.shear_y_first, "at_once": affine.shear_at_once}
+"""An order of slanting -> the look-up of what it makes."""
+
+
 class Shear(Op):
     """Slant the image, along x first, as torchvision's affine does, or both ways at once.
 
@@ -245,9 +249,12 @@ class Shear(Op):
     """Smallest and largest angle by which rows are slanted, in degrees."""
     about: Literal["centre", "corner"] = "centre"
     """What stays where it is: the middle of the frame, or its upper left corner as in torchvision's policies."""
-    order: Literal["x_first", "at_once"] = "x_first"
-    """x_first slants columns, and rows of what that made; at_once slants both of the image as it was, as
-    albumentations 2 does."""
+    order: Literal["x_first", "y_first", "at_once"] = "x_first"
+    """x_first slants columns, and rows of what that made, and y_first the other way round; at_once slants both of the
+    image as it was, as albumentations 2 does."""
+    opposite: bool = False
+    """Whether rows are slanted by the angle that is drawn for columns, the other way, as imgaug does; `vertical_deg` is
+    `horizontal_deg` the other way then."""
     even_in: Literal["degrees", "tangent"] = "degrees"
     """Whether angles lie evenly in their range, or their tangents, as in torchvision's policies."""
     step: float | None = None
@@ -262,6 +269,16 @@ class Shear(Op):
         "and rows by b; from the centre or the `corner`; `at_once` moves (x, y) to (x - tan(a) y, y - tan(b) x)"
     )
     caption_text = "shear x {horizontal_deg:+.3g}°, y {vertical_deg:+.3g}°"
+
+    @model_validator(mode="after")
+    def _is_opposite(self) -> Self:
+        low, high = self.horizontal_deg
+        if self.opposite and self.vertical_deg != (-high, -low):
+            raise ValueError(
+                f"opposite=True slants rows by {-high:g}..{-low:g} degrees, and vertical_deg={self.vertical_deg} says "
+                f"otherwise. Choose vertical_deg=({-high:g}, {-low:g})."
+            )
+        return self
 
     @model_validator(mode="after")
     def _leaves_an_area(self) -> Self:
@@ -299,9 +316,17 @@ class Shear(Op):
         steps = f"{self.steps_text}{what}" if self.steps_text else ""
         return f"columns slanted by {low_x:g} to {high_x:g} degrees, rows by {low_y:g} to {high_y:g}{steps}"
 
+    @property
+    def num_variants(self) -> int | None:
+        return self.draws[0].num_variants(self) if self.opposite else super().num_variants
+
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        drawn = super().draw(words, frame)
+        return drawn | {"vertical_deg": 0.0 - drawn["horizontal_deg"]} if self.opposite else drawn
+
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         tangents = [np.tan(np.deg2rad(drawn[name])) for name in ("horizontal_deg", "vertical_deg")]
-        matrix = affine.shear(*tangents) if self.order == "x_first" else affine.shear_at_once(*tangents)
+        matrix = SHEARS[self.order](*tangents)
         if self.about == "corner":
             matrix = affine.about(matrix, -0.5 * frame.out_widths, -0.5 * frame.out_heights)
         frame.transform(matrix)

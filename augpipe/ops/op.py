@@ -63,7 +63,8 @@ KINDS: dict[str, type["Op"]] = {}
 
 
 NEW_FIELDS = {
-    *("align_corners", "blue_first", "height_px", "keep_objects", "keeps_gray", "line", "side_px", "swaps_sides"),
+    *("align_corners", "blue_first", "height_px", "keep_objects", "keeps_gray", "line", "opposite", "side_px"),
+    "swaps_sides",
 }
 """Fields that ops of the first release did not have."""
 

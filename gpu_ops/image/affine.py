@@ -44,6 +44,14 @@ def shear(horizontal: Float, vertical: Float) -> Float:
     return matrix
 
 
+def shear_y_first(horizontal: Float, vertical: Float) -> Float:
+    """(n, 2, 2) for the image sheared as by `shear`, but along y first, and then along x."""
+    matrix = identity(len(horizontal))
+    matrix[:, 1, 1] += horizontal * vertical
+    matrix[:, 0, 1], matrix[:, 1, 0] = horizontal, vertical
+    return matrix
+
+
 def shear_at_once(horizontal: Float, vertical: Float) -> Float:
     """(n, 2, 2) for the image sheared as by `shear`, but along y as it was before it was along x."""
     matrix = identity(len(horizontal))

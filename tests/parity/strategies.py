@@ -59,6 +59,7 @@ SHEARS = st.one_of(
         p=PROBABILITIES,
     ),
     st.just(ops.Shear(horizontal_deg=(-20, 20), vertical_deg=(0, 5), step=2.5)),
+    st.just(ops.Shear(horizontal_deg=(-20, 5), vertical_deg=(-5, 20), order="y_first", opposite=True)),
 )
 TRANSLATIONS = st.one_of(
     _built(ops.Translate, horizontal=ranges(-0.8, 0.8), vertical=ranges(-0.8, 0.8), p=PROBABILITIES),

@@ -217,11 +217,15 @@ def _shear(expected: Expected, op: ops.Shear, drawn: Any) -> None:
         y = y + up * (x - left)  # what was done last is undone first
         return x + across * (y - top), y
 
+    def look_up_y_first(x: Float, y: Float) -> tuple[Float, Float]:
+        x = x + across * (y - top)
+        return x, y + up * (x - left)
+
     def look_up_both(x: Float, y: Float) -> tuple[Float, Float]:
         (x, y), ((a, b), (c, d)) = (x - left, y - top), np.linalg.inv([[1, -across], [-up, 1]])
         return left + a * x + b * y, top + c * x + d * y
 
-    expected.look_ups.append(look_up if op.order == "x_first" else look_up_both)
+    expected.look_ups.append({"x_first": look_up, "y_first": look_up_y_first, "at_once": look_up_both}[op.order])
     expected.is_moved |= expected.has_lens and op.about == "corner"
 
 
@@ -828,6 +832,9 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "zoom out": (ops.Zoom(factor=(0.3, 0.9)),),
     "shear": (ops.Shear(horizontal_deg=(-30.0, 30.0), vertical_deg=(-20.0, 20.0)),),
     "shear about the corner": (ops.Shear(horizontal_deg=(5.0, 40.0), vertical_deg=(0.0, 10.0), about="corner"),),
+    "shear opposite": (
+        ops.Shear(horizontal_deg=(-30.0, 20.0), vertical_deg=(-20.0, 30.0), order="y_first", opposite=True),
+    ),
     "shear at once": (ops.Shear(horizontal_deg=(-30.0, 30.0), vertical_deg=(-40.0, 20.0), order="at_once"),),
     "shear at once about the corner": (
         ops.Shear(horizontal_deg=(5.0, 40.0), vertical_deg=(5.0, 20.0), about="corner", order="at_once"),

@@ -78,16 +78,15 @@ def add_affine_of_imgaug(found: Findings, one: Mapping[str, Any]) -> None:
     in_px = one["translate_percent"] is None and one["translate_px"] is not None
     moved = _from(0.0, one["translate_px"] if in_px else one["translate_percent"] or 0.0)
     unit: dict[str, Any] = {"unit": "px", "step": 1.0} if in_px else {}
-    made = _of_version_1(
-        ops.Zoom(factor=scale),
-        ops.Rotate(max_deg=_turned(_either_way(one["rotate"])), step=None),
-        shear,
-        _turned(shear),
-        ops.Translate(horizontal=moved, vertical=moved, **unit),
-        one["p"],
-    )
-    drawn = [what for what, limits in (("slants", shear), ("moves", moved)) if limits[0] < limits[1]]
-    note = f"what {' and '.join(drawn)} is drawn once for both axes there." if drawn else ""
+    zoomed = ops.Zoom(factor=scale)
+    turned = ops.Rotate(max_deg=_turned(_either_way(one["rotate"])), step=None)
+    translated = ops.Translate(horizontal=moved, vertical=moved, **unit)
+    if shear[0] < shear[1]:  # drawn once for both axes
+        slanted = ops.Shear(horizontal_deg=shear, vertical_deg=_turned(shear), order="y_first", opposite=True)
+        made = ops.AllOf(ops=(slanted, zoomed, turned, translated), p=one["p"])
+    else:
+        made = _of_version_1(zoomed, turned, shear, _turned(shear), translated, one["p"])
+    note = "what moves is drawn once for both axes there." if moved[0] < moved[1] else ""
     found.add("IAAAffine", made, note=note, look=look, beyond=beyond)
 
 

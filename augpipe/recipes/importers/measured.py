@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from augpipe.ops import Op
+from augpipe.ops.op import NEW_FIELDS
 
 if TYPE_CHECKING:
     from augpipe.recipes.importers.findings import Row
@@ -113,7 +114,8 @@ def forms(row: "Row") -> tuple[str, str]:
 def _shape(value: Any, is_general: bool, holds: bool = False) -> Any:
     if isinstance(value, Op):
         left_out = ("p", "ops", "weights") if holds else ("p",)  # ops that have rows of their own
-        names = [name for name in type(value).model_fields if name not in left_out]
+        new = [name for name in NEW_FIELDS if getattr(value, name, None) == _default(value, name)]  # as before them
+        names = [name for name in type(value).model_fields if name not in (*left_out, *new)]
         return {name: _shape(getattr(value, name), is_general or name == "fill") for name in names}
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
@@ -125,6 +127,11 @@ def _shape(value: Any, is_general: bool, holds: bool = False) -> Any:
         shapes = [_shape(one, is_general) for one in value]
         return [one for place, one in enumerate(shapes) if one not in shapes[:place]]
     return value
+
+
+def _default(op: Op, name: str) -> Any:
+    field = type(op).model_fields.get(name)
+    return None if field is None else field.default
 
 
 def judged(row: "Row", libraries: Sequence[str]) -> "Row":

@@ -364,16 +364,15 @@ def test_an_affine_of_imgaug_turns_clockwise_and_draws_one_number_for_both_axes(
     given: dict[str, Any] = {"scale": 1.2, "translate_percent": None, "translate_px": None, "rotate": [-5, 10]}
     given |= {"shear": 0, "order": 1, "cval": 7, "mode": "symmetric"}
     found = importers.from_albumentations(compose(one("IAAAffine", **given)))
-    none, zoom, turn = (0, 0), ops.Zoom(factor=(1, 1.2)), ops.Rotate(max_deg=(-10, 5), step=None)
+    zoom, turn = ops.Zoom(factor=(1, 1.2)), ops.Rotate(max_deg=(-10, 5), step=None)
     assert found.recipe.ops == (ops.AllOf(ops=(zoom, turn, STILL)),)
     assert found.recipe.border == "reflect" and not found.notes
     slanted = importers.from_albumentations(compose(one("IAAAffine", **given | {"shear": 20, "translate_px": [1, 5]})))
     (op,) = slanted.recipe.ops
     assert isinstance(op, ops.AllOf)
-    assert op.ops[0] == ops.Shear(horizontal_deg=none, vertical_deg=(-20, 20))
-    assert op.ops[2] == ops.Shear(horizontal_deg=(-20, 20), vertical_deg=none)
-    assert op.ops[4] == ops.Translate(horizontal=(1, 5), vertical=(1, 5), unit="px", step=1)
-    assert "what slants and moves is drawn once for both axes there." in str(slanted.notes)
+    assert op.ops[0] == ops.Shear(horizontal_deg=(-20, 20), vertical_deg=(-20, 20), order="y_first", opposite=True)
+    assert op.ops[3] == ops.Translate(horizontal=(1, 5), vertical=(1, 5), unit="px", step=1)
+    assert "what moves is drawn once for both axes there." in str(slanted.notes)
     for wrong in ({"order": 2}, {"order": [0, 1]}, {"mode": "mirror"}, {"cval": (0, 255)}):
         with pytest.raises(ValueError, match="must be one of 0, 1 and 3, the name of a border, and a level"):
             importers.from_albumentations(compose(one("IAAAffine", **given | wrong)))

@@ -126,6 +126,7 @@ def test_table_1_counts() -> None:
         (ops.Zoom(factor=(0.5, 1.5), step=0.25), 5),
         (ops.Shear(), None),
         (ops.Shear(horizontal_deg=(-5, 5), vertical_deg=(0, 0), step=5), 3),
+        (ops.Shear(horizontal_deg=(-5, 5), vertical_deg=(-5, 5), step=5, opposite=True), 3),
         (ops.Perspective(), None),
         (ops.Blur(), None),
         (ops.Blur(sigma_px=(0.0, 1.0), step=0.25), 5),
@@ -185,6 +186,11 @@ def test_continuous_ranges() -> None:
     assert is_uniform(drawn(ops.Zoom(factor=(0.5, 3)))["factor"], 0.5, 3)
     shear = drawn(ops.Shear(horizontal_deg=(-9, 3), vertical_deg=(0, 5)))
     assert is_uniform(shear["horizontal_deg"], -9, 3) and is_uniform(shear["vertical_deg"], 0, 5)
+    opposite = drawn(ops.Shear(horizontal_deg=(-9, 3), vertical_deg=(-3, 9), opposite=True))
+    assert (
+        is_uniform(opposite["horizontal_deg"], -9, 3)
+        and (opposite["vertical_deg"] == -opposite["horizontal_deg"]).all()
+    )
     moved = drawn(ops.Perspective(distortion=0.3))["moved"].reshape(NUM, 8)
     assert all(is_uniform(moved[:, i], 0, 0.3) for i in range(8))
     assert np.abs(np.corrcoef(moved.T) - np.eye(8)).max() < 5 / math.sqrt(NUM)
@@ -694,6 +700,7 @@ def test_one_number_normalises_all_channels(mean: Any, std: Any) -> None:
             {"horizontal_deg": (-50, 0), "vertical_deg": (-45, 9), "order": "at_once"},
             "may squash the image to a line",
         ),
+        (ops.Shear, {"opposite": True, "vertical_deg": (0, 5)}, r"Choose vertical_deg=\(-10, 10\)"),
         (ops.Shear, {"step": 3}, "is not a whole number of steps"),
         (ops.Stretch, {"vertical": (0.01, 1)}, r"vertical=\(0.01, 1\) leaves 0.05..20. Choose factors nearer to 1"),
         (ops.Stretch, {"vertical": (1, 21)}, r"leaves 0.05..20"),
@@ -803,6 +810,7 @@ def test_an_op_writes_the_fields_that_it_wrote_when_it_came() -> None:
         (ops.RandomResizedCrop(align_corners=True), "align_corners"),
         (ops.ElasticTransform(side_px=224), "side_px"),
         (ops.QuarterTurn(swaps_sides=True), "swaps_sides"),
+        (ops.Shear(opposite=True), "opposite"),
         (ops.Transpose(swaps_sides=True), "swaps_sides"),
         (ops.MotionBlur(line="ends"), "line"),
     ],
