@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from augpipe.cli.common import JsonOption, console, print_json
+from augpipe.cli.common import JsonOption, console, output_file, print_json
 
 if TYPE_CHECKING:
     from augpipe.recipes.imported import Imported
+
+EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp")
 
 
 def import_recipe(
@@ -34,13 +36,28 @@ def import_recipe(
     leave_out: Annotated[
         bool, typer.Option("--leave-out", help="Leave out what cannot be imported, instead of refusing all of it.")
     ] = False,
+    compare: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PHOTO",
+            help="Draw a sheet of this image: what the library makes of it, which must be installed, above what the "
+            "recipe does, and the difference of the means of 64 draws. Each draws numbers of its own: single images "
+            "differ, means do by chance alone where the recipe is the same.",
+            show_default=False,
+        ),
+    ] = None,
+    sheet: Annotated[Path, typer.Option(help="The sheet of --compare.")] = Path("compare.png"),
     json: JsonOption = False,
 ) -> None:
     """Turn a recipe of torchvision, albumentations, timm, kornia or transformers into one of augpipe.
 
     augpipe import train.py:train_transforms --out mine.toml
+
+    augpipe import train.py:train_transforms --compare photo.jpg
     """
     found = _found(source, version, not leave_out)
+    if compare is not None:
+        _draw_comparison(source, found, compare, output_file(sheet, EXTENSIONS))
     text = found.recipe.to_toml()
     if out is not None:
         out.write_text(text, encoding="utf-8")
@@ -58,12 +75,37 @@ def import_recipe(
         screen.print(f"{out}: augpipe preview FOLDER --recipe {out} shows its effect", markup=False)
 
 
+def _draw_comparison(source: str, found: "Imported", photo: Path, sheet: Path) -> None:
+    """The sheet of a script's or a module's transforms next to the recipe."""
+    from augpipe.loader import as_source
+    from augpipe.preview.compare import compared
+    from augpipe.preview.draw import draw_sheet
+    from augpipe.preview.whole_image import whole_image
+    from augpipe.recipes.importers import theirs
+
+    path, name = _parted(source)
+    if source == "-" or Path(path).suffix == ".json":
+        raise ValueError(f"--compare cannot build {source}. Give a script, as train.py:transforms, or a module.")
+    is_script = Path(path).exists()
+    text = Path(path).read_text(encoding="utf-8") if is_script else ""
+    made = theirs.of_text(text, name or None) if is_script else _of_module(path, name)
+    image = whole_image(as_source(str(photo), {}), 0)
+    draw_sheet(compared(theirs.as_transform(made), found.recipe, image, source)).save(sheet)
+    console(stderr=True).print(f"{sheet}: theirs, ours, and the difference of their means", markup=False)
+
+
 def as_json(found: "Imported") -> dict[str, Any]:
     """The recipe as its TOML has it, what became of each transform, and what differs."""
     rows = [
         {"transform": row.name, "became": row.became, "verdict": row.verdict, "note": row.note} for row in found.rows
     ]
     return {"recipe": tomllib.loads(found.recipe.to_toml()), "transforms": rows, "notes": found.notes}
+
+
+def _parted(source: str) -> tuple[str, str]:
+    """The file or module, and the name in it."""
+    path, _, name = source.rpartition(":") if ":" in source and not Path(source).exists() else (source, "", "")
+    return path, name
 
 
 def _found(source: str, version: str | None, strict: bool) -> "Imported":
@@ -73,7 +115,7 @@ def _found(source: str, version: str | None, strict: bool) -> "Imported":
 
     if source == "-":
         return imported.from_text(sys.stdin.read(), version=version, strict=strict)
-    path, _, name = source.rpartition(":") if ":" in source and not Path(source).exists() else (source, "", "")
+    path, name = _parted(source)
     if Path(path).suffix == ".json":
         data = json.loads(Path(path).read_text(encoding="utf-8"))
         is_processor = "transform" not in data and "__class_fullname__" not in data

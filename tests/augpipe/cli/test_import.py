@@ -1,13 +1,21 @@
 """`augpipe import`: scripts, JSON files, modules and standard input become TOML, with a table of what became what."""
 
 import json
+import sys
+import types
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from augpipe import Recipe, ops
 from augpipe.cli.app import app
+from augpipe.preview.compare import compared
+from augpipe.sources.protocol import Pixels
+
+IMAGENET_MEAN, IMAGENET_STD = np.array(ops.Normalize().mean), np.array(ops.Normalize().std)
 
 SCRIPT = """
 import albumentations as A
@@ -78,3 +86,44 @@ def test_an_object_of_a_module_is_imported() -> None:
 def test_what_cannot_be_imported_is_said(source: str, told: str) -> None:
     ended = CliRunner().invoke(app, ["import", source])
     assert ended.exit_code == 2 and told in ended.stderr and ended.stdout == ""
+
+
+def test_a_comparison_is_a_sheet_of_both_and_of_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Flip:
+        """Of a library that is not there: what the script's calls are built of."""
+
+        __module__ = "albumentations"
+
+        def __init__(self, held: object = None, p: float = 0.5) -> None:
+            self.p = p
+
+        def __call__(self, image: Pixels) -> dict[str, Pixels]:
+            return {"image": image[:, ::-1] if np.random.default_rng().random() < 0.5 else image}
+
+    fake = types.SimpleNamespace(Compose=Flip, HorizontalFlip=Flip)
+    monkeypatch.setitem(sys.modules, "albumentations", fake)  # type: ignore[arg-type]
+    Path("flip.py").write_text("import albumentations as A\nflip = A.Compose([A.HorizontalFlip()])\nraise ValueError\n")
+    Image.fromarray(np.arange(12 * 16 * 3, dtype=np.uint8).reshape(12, 16, 3)).save("photo.png")
+    given = ["import", "flip.py:flip", "--compare", "photo.png", "--out", "a.toml"]
+    ended = CliRunner().invoke(app, given)
+    assert ended.exit_code == 0, ended.stderr
+    assert "compare.png: theirs, ours, and the difference of their means" in ended.stderr
+    with Image.open("compare.png") as sheet:
+        assert sheet.width > 500
+    monkeypatch.setitem(sys.modules, "albumentations", None)  # type: ignore[arg-type]
+    refused = CliRunner().invoke(app, given)
+    assert refused.exit_code and "Install its library." in refused.stderr
+
+
+def test_means_are_as_far_apart_as_by_chance_or_further() -> None:
+    image = np.random.default_rng(0).integers(0, 256, (12, 16, 3)).astype(np.uint8)
+    recipe = Recipe(ops=(ops.Flip(), ops.Normalize()))
+    shown = compared(lambda given: (given / 255.0 - IMAGENET_MEAN) / IMAGENET_STD * 255.0, recipe, image, "a")
+    *draws, means = shown.rows
+    assert [len(row.cells) for row in draws] == [5, 5] and "compare the means" in shown.note
+    assert (draws[0].cells[0].image == image).all() and (means.cells[0].image == image).all()  # theirs never flips
+    ours = " ".join(means.cells[2].captions)
+    assert float(ours.partition(": ")[2].partition(" of")[0]) > 20.0
+    assert "theirs less another 64 of theirs: 0.00 of 255" in " ".join(means.cells[3].captions)
+    sized = compared(lambda given: given[:6], recipe, image, "a")
+    assert len(sized.rows) == 2 and "sizes differ (16x12 and 16x6)" in sized.note

@@ -1,0 +1,137 @@
+"""People's chains from decoded images, ours next to their own library: torchvision on PIL images and, as version 2, on
+uint8 tensors, and albumentations 2 on arrays. One thread each, 16 images at a time, and one image a call.
+
+The chains are of the corpus of published recipes that importers are tested with (`tests/augpipe/importers/corpus`,
+`seen.toml`): for training, and taken as a whole by both sides. Of those with the same calls the first is taken, and of
+these 20: those that make images of one size before others, and then those whose rarest call is in the most recipes.
+Most recipes of albumentations are older than version 2, which takes many of them still, with its own defaults in the
+place of arguments that it has no more. Images are photographs of ImageNet's usual area.
+"""
+
+import importlib
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from importlib.util import find_spec
+from statistics import geometric_mean
+from typing import Any
+
+import numpy as np
+
+from augpipe import Augment, importers
+from benchmarks.harness import Bench, imagenet_sized, in_turn, ratio
+from benchmarks.parity.theirs import names_of
+from tests.augpipe.importers.recipes import SEEN, calls, published
+
+NUM_CHAINS, NUM_IMAGES, AT_ONCE, NUM_SINGLE = 20, 48, 16, 16
+TO_TENSORS = ("transforms.ToTensor()", "v2.ToDtype(torch.float32, scale=True)")
+"""What a chain of PIL images says, and what it says on tensors."""
+WAYS = {"torchvision, PIL images": ("torchvision", "PIL"), "torchvision, uint8 tensors": ("torchvision", "tensor")} | {
+    "albumentations 2, arrays": ("albumentations", "array")
+}
+
+Chain = Callable[[Any], Any]
+
+
+def main() -> None:
+    bench = Bench(__doc__, rounds=5, names=WAYS)
+    warnings.simplefilter("ignore")
+    encoded, origin = bench.photographs()
+    images = [np.ascontiguousarray(one[:, :, :3]) for one in imagenet_sized(encoded, bench.pick(NUM_IMAGES, AT_ONCE))]
+    found: dict[str, Any] = {}
+    for way in bench.names:
+        library, container = WAYS[way]
+        if not find_spec(library):
+            print(f"{way}: {library} is not installed. make bench installs it.")
+            continue
+        given = [contained(image, container) for image in images]
+        found[way] = of_way(bench, library, container, given, images)
+    what = "times of a chain over ours, from decoded photographs; one thread each"
+    bench.keep("chains", {"what": what, "images": origin, "photographs": len(images), "ways": found})
+
+
+def of_way(bench: Bench, library: str, container: str, given: list[Any], images: list[Any]) -> dict[str, Any]:
+    """Ratios of each chain, their geometric mean and the least."""
+    one_thread(library)
+    rows = []
+    for recipe in typical(library, container, given[0])[: bench.pick(NUM_CHAINS, 2)]:
+        theirs = chain_of(library, container, recipe)
+        imported = importers.from_text(recipe).recipe
+        is_float = any(op.op == "normalize" for op in imported.ops)
+        ours = Augment(imported, dtype="float32" if is_float else "uint8", framework="numpy", num_threads=1)
+        taken = {}
+        for name, at_once in (("16 at a time", AT_ONCE), ("one image a call", 1)):
+            num = len(images) if at_once > 1 else min(NUM_SINGLE, len(images))
+
+            def by_ours(at_once: int = at_once, num: int = num, ours: Augment = ours) -> int:
+                for first in range(0, num, at_once):
+                    ours(images[first : first + at_once])
+                return num
+
+            def by_theirs(num: int = num, theirs: Chain = theirs) -> int:
+                for image in given[:num]:
+                    theirs(image)
+                return num
+
+            seconds = in_turn({"theirs": by_theirs, "ours": by_ours}, bench.rounds)
+            taken[name] = round(ratio(seconds, "theirs", "ours"), 2)
+            taken[f"ours, {name}, ms"] = round(1e3 * min(seconds["ours"]), 3)
+        rows.append(taken | {"chain": recipe})
+        print("{:6.2f} {:6.2f}  {}".format(taken["16 at a time"], taken["one image a call"], recipe[:150]), flush=True)
+    told = {}
+    for name in ("16 at a time", "one image a call"):
+        ratios = [row[name] for row in rows]
+        told[name] = {"geometric mean": round(geometric_mean(ratios), 2), "worst": min(ratios)}
+        print(f"  {library}, {container}, {name}: {told[name]}", flush=True)
+    return told | {"chains": rows}
+
+
+def one_thread(library: str) -> None:
+    """Have a library use one thread, as ours does."""
+    if library == "albumentations":
+        importlib.import_module("cv2").setNumThreads(1)
+    else:
+        importlib.import_module("torch").set_num_threads(1)
+
+
+def contained(image: Any, container: str) -> Any:
+    if container == "PIL":
+        return importlib.import_module("PIL.Image").fromarray(image)
+    return importlib.import_module("torch").from_numpy(image).permute(2, 0, 1) if container == "tensor" else image
+
+
+def typical(library: str, container: str, image: Any) -> list[str]:
+    """Recipes, the most typical ones first, that both sides take."""
+    entries = [one for one in published(SEEN) if one.library == library and "evaluation" not in one.what]
+    called = {one.recipe: tuple(name for name, _ in calls(one.tree)) for one in entries}
+    in_recipes = Counter(name for names in called.values() for name in set(names))
+    distinct = {tuple(sorted(names)): recipe for recipe, names in reversed(called.items())}
+    by_rarest = sorted(distinct.values(), key=lambda recipe: -min(in_recipes[name] for name in called[recipe]))
+    sized = {recipe: has_one_size(library, container, recipe, image) for recipe in by_rarest}
+    return sorted((recipe for recipe, one in sized.items() if one is not None), key=lambda recipe: not sized[recipe])
+
+
+def has_one_size(library: str, container: str, recipe: str, image: Any) -> bool | None:
+    """Whether it makes images of one size; None where it is not imported, or the library of today does not take it."""
+    try:
+        made = importers.from_text(recipe).recipe
+        chain_of(library, container, recipe)(image)
+    except Exception:  # of any library, about a call that it has not or an image that is too small
+        return None
+    return all(view.out_size for view in made.all_views)
+
+
+def chain_of(library: str, container: str, recipe: str) -> Chain:
+    """The library's own transforms."""
+    names = names_of(library, container)
+    if library == "albumentations":
+        names |= {"ToTensorV2": lambda **_: names["A"].NoOp(), "Image": importlib.import_module("PIL.Image")}
+        made = eval(recipe, names)
+        return lambda image: made(image=image)
+    names |= {"transforms": names["T"], "v2": names["T"], "Image": importlib.import_module("PIL.Image")}
+    names["nn"] = names["torch"].nn
+    return eval(recipe.replace(*TO_TENSORS) if container == "tensor" else recipe, names)  # type: ignore[no-any-return]
+
+
+if __name__ == "__main__":
+    main()
