@@ -45,6 +45,10 @@ class GridDistortion(Op):
     """Smallest and largest s."""
     normalized: bool = True
     """Whether all shares are multiplied so that together they show the image's width and height, and no more."""
+    cells: Literal["alike", "whole_px", "to_edge"] = "alike"
+    """alike divides the frame, and joins cells; whole_px has cells of whole pixels, and one more of those that are
+    left, of which each begins with what the one before it showed last, as albumentations 2 does; of to_edge, as
+    albumentations 1 does, the one more ends at the image's edge."""
     p: Probability = 1.0
     """How often the image is bent."""
 
@@ -63,18 +67,49 @@ class GridDistortion(Op):
             )
         return self
 
+    @model_validator(mode="after")
+    def _has_room_for_one_more(self) -> Self:
+        if self.cells != "alike" and self.num_steps == MAX_CELLS:
+            raise ValueError(
+                f"num_steps={MAX_CELLS} with cells={self.cells!r} may be {MAX_CELLS + 1} cells, and {MAX_CELLS} are "
+                f"the most. Choose num_steps={MAX_CELLS - 1}, or cells='alike'."
+            )
+        return self
+
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         shares = words.uniform(np.arange(1, 1 + 2 * MAX_CELLS), *self.distort_limit).reshape(-1, 2, MAX_CELLS)
-        shares[:, :, self.num_steps :] = 0.0
+        shares[:, :, self.num_steps + (self.cells != "alike") :] = 0.0
         return {"shares": where_applied(words.happens(0, self.p), shares, 0.0)}
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
+        if self.cells != "alike":
+            return self._cut_by_pixels(frame, drawn)
         shown = 1.0 + drawn["shares"][:, :, : self.num_steps]
         if self.normalized:
             whole = np.cumsum(shown, axis=2)[:, :, -1:]  # a sum's order would depend on how many images there are
             shown = shown * (self.num_steps / np.maximum(whole, 1e-9))
         cell = np.stack([frame.out_widths, frame.out_heights], axis=1)[:, :, None] / self.num_steps
         frame.bend_by_grid(np.cumsum(shown - 1.0, axis=2) * cell, self.changes(drawn))
+
+    def _cut_by_pixels(self, frame: Frame, drawn: Drawn) -> None:
+        num = self.num_steps
+        sides = np.stack([frame.out_widths, frame.out_heights], axis=1).astype(np.int64)
+        cell = np.maximum(sides // num, 2)  # of frames of fewer than two pixels a cell, the first ones are bent
+        left = np.minimum(np.maximum(sides - num * cell, 0), cell)
+        shown = 1.0 + drawn["shares"][:, :, : num + 1]
+        if self.normalized:
+            shown[:, :, num] *= left / cell
+            whole = np.cumsum(shown, axis=2)[:, :, -1:]
+            shown = shown * ((sides / cell)[:, :, None] / np.maximum(whole, 1e-9))
+        ends = np.cumsum(shown * cell[:, :, None], axis=2)  # where the image is cut, in pixels
+        if self.cells == "to_edge":
+            ends[:, :, num] = np.where(left > 0, sides, ends[:, :, num])
+        # of the last cell, `left` pixels are seen, and from the first to the last of them the whole of it
+        begins = ends[:, :, num - 1]
+        seen = (ends[:, :, num] - begins) * (cell - 1) / np.maximum(left - 1, 1)
+        ends[:, :, num] = begins + np.where(left > 1, seen, 0.0)
+        moved = ends - cell[:, :, None] * np.arange(1, num + 2)
+        frame.bend_by_grid(moved, self.changes(drawn), cell)
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         shares = drawn["shares"]

@@ -40,7 +40,7 @@ BEND = np.dtype(
 )
 """What a displacement does to an image: its kind (of `gpu_ops.image.rows`, 0 for none) and what its numbers mean in
 pixels of the frame; a GRID's cells and their ends; width and height of the frame; a SPLINE's spacing in pixels, where
-it begins, and its key."""
+it begins, and its key, which of a GRID is width and height of cells of whole pixels, or 0."""
 
 
 class Frame:
@@ -209,11 +209,17 @@ class Frame:
         self._begin_bend()
         self.lens = coefficients
 
-    def bend_by_grid(self, ends: Float, applied: Bool) -> None:
-        """Move what the ends of k cells a side show by (n, 2, k) pixels, along x and along y."""
+    def bend_by_grid(self, ends: Float, applied: Bool, cell_px: npt.NDArray[np.int64] | None = None) -> None:
+        """Move what the ends of k cells a side show by (n, 2, k) pixels, along x and along y.
+
+        Cells divide the frame; or they have (n, 2) width and height in pixels, and each begins a pixel after the one
+        before it ends, with what that showed last.
+        """
         bend = np.zeros(self.num, BEND)
         bend["kind"], bend["cells"] = np.where(applied, GRID, 0), ends.shape[2]
         bend["nodes"][:, :, 1 : ends.shape[2] + 1] = ends
+        if cell_px is not None:
+            bend["key"] = np.where(applied[:, None], cell_px, 0)
         bend["matrix"] = np.eye(2)
         bend["sides"] = np.stack([self.out_widths, self.out_heights], axis=1)
         self._bend(bend)

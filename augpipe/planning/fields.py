@@ -27,7 +27,7 @@ FIELD = np.dtype(
         # GRID: cells along an axis, and the displacements at their ends
         ("cells", np.int8),
         ("nodes", np.float64, (2, NUM_NODES)),
-        # SPLINE: what its nodes are made of
+        # SPLINE: what its nodes are made of; GRID: width and height of cells of whole pixels, 0 for joined ones
         ("key", np.uint32, (2,)),
     ]
 )
@@ -47,7 +47,9 @@ def write_fields(rows: Rows, frame: Frame, linear: Float, corner: Float) -> None
     field["matrix"] = np.matmul(linear, bends["matrix"])
     sides, spacing = bends["sides"], np.where(is_spline[:, None], bends["spacing"], 1.0)
     # the field of a GRID or a SNAP lies over the frame that it bends, in lens coordinates
-    cells = np.where(is_snap[:, None], sides, bends["cells"].astype(np.float64)[:, None])
+    joined = np.where(is_snap[:, None], sides, bends["cells"].astype(np.float64)[:, None])
+    is_whole = is_grid[:, None] & (bends["key"] > 0)
+    cells = np.where(is_whole, sides / np.maximum(bends["key"], 1), joined)
     is_over = (is_grid | is_snap)[:, None]
     scale = np.where(is_over, cells * corner[:, None] / np.where(is_over, sides, 1.0), 0.0)
     # that of a SPLINE is alike in all places and directions, so it may lie over the output
@@ -76,8 +78,9 @@ def displacements(table: Rows) -> tuple[Float, Float]:
     centre is half a pixel from its edges.
     """
     nodes = table["field_nodes"].astype(np.float64)
+    is_whole = (table["field"] == GRID)[:, None] & (table["field_key"] > 0)  # cells that end a pixel further
     most_of_kind = np.array([0.0, 0.0, 1.0, 0.5])[table["field"]][:, None]
-    least, most = np.minimum(nodes.min(axis=2), -most_of_kind), np.maximum(nodes.max(axis=2), most_of_kind)
+    least, most = np.minimum(nodes.min(axis=2), -most_of_kind), np.maximum(nodes.max(axis=2) + is_whole, most_of_kind)
     matrix = np.stack([table[f"field_{name}"] for name in ("xx", "xy", "yx", "yy")], axis=1).reshape(-1, 2, 2)
     ends = np.stack([matrix * least[:, None], matrix * most[:, None]])
     return ends.min(axis=0).sum(axis=2), ends.max(axis=0).sum(axis=2)

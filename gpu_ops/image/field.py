@@ -1,9 +1,10 @@
 """What bends the frame as a lens does not: a displacement that is added to where an output pixel comes from.
 
 Two kinds, of numbers that are interpolated between nodes: `GRID` has lines of nodes along x and y, given in the row,
-with straight lines between them. `SPLINE` has nodes over the output frame that are made of the row's random key, with
-cubic B-splines between them: a random field with nearly the variance and the correlation of filtered noise. A third
-kind, `SNAP`, leads from a point to the centre of the pixel that it lies in, of a frame whose pixels are the nodes.
+with straight lines between them; cells of whole pixels go from the centre of their first pixel to that of their last.
+`SPLINE` has nodes over the output frame that are made of the row's random key, with cubic B-splines between them: a
+random field with nearly the variance and the correlation of filtered noise. A third kind, `SNAP`, leads from a point to
+the centre of the pixel that it lies in, of a frame whose pixels are the nodes.
 """
 
 import numpy as np
@@ -65,6 +66,25 @@ def between(first, second, right):
 
 
 @leaf
+def cell_slope(cell_px):
+    """How far a part of a cell leads from its first node to its second one, of cells of so many whole pixels; of joined
+    ones, for which that is 0, 1."""
+    return np.float32(cell_px) / np.float32(cell_px - 1) if cell_px > 1 else ONE
+
+
+@leaf
+def cell_start(cell_px):
+    """What is taken off that: half a pixel."""
+    return HALF / np.float32(cell_px - 1) if cell_px > 1 else ZERO
+
+
+@leaf
+def cell_jump(cell_px):
+    """By how many pixels a displacement falls to the next cell of whole pixels, which begins where it ended."""
+    return ONE if cell_px > 1 else ZERO
+
+
+@leaf
 def to_centre(along):
     """From a point to the centre of its pixel, along one axis that pixels' edges divide at whole numbers."""
     return floor(clamp(along, -FURTHEST, FURTHEST)) + HALF - clamp(along, -FURTHEST, FURTHEST)
@@ -95,6 +115,9 @@ def _bend_over_frame(row, s, at_nodes, width, first_x, y, num):
         store_node(at_nodes, i, row.field_nodes[0, i])
         store_node(at_nodes, NUM_NODES + i, row.field_nodes[1, i])
     cells, snaps = np.float32(row.field_cells), row.field == SNAP
+    wide, high = np.int32(row.field_key[0]), np.int32(row.field_key[1])
+    slope_x, slope_y = cell_slope(wide), cell_slope(high)
+    start_x, start_y, jump_x, jump_y = cell_start(wide), cell_start(high), cell_jump(wide), cell_jump(high)
     field_xx, field_xy, field_yx, field_yy = row.field_xx, row.field_xy, row.field_yx, row.field_yy
     scale_x, scale_y, field_x0, field_y0 = row.field_scale_x, row.field_scale_y, row.field_x0, row.field_y0
     before_xx, before_xy, before_yx, before_yy = row.before_xx, row.before_xy, row.before_yx, row.before_yy
@@ -114,8 +137,10 @@ def _bend_over_frame(row, s, at_nodes, width, first_x, y, num):
             left, right = load_node(at_nodes, column), load_node(at_nodes, np.int32(column + 1))
             above = load_node(at_nodes, np.int32(NUM_NODES + line))
             below = load_node(at_nodes, np.int32(NUM_NODES + line + 1))
-            moved_x = between(left, right, along_x - np.float32(column))
-            moved_y = between(above, below, along_y - np.float32(line))
+            part_x = clamp((along_x - np.float32(column)) * slope_x - start_x, ZERO, ONE)
+            part_y = clamp((along_y - np.float32(line)) * slope_y - start_y, ZERO, ONE)
+            moved_x = between(left, right + jump_x, part_x)
+            moved_y = between(above, below + jump_y, part_y)
         store_source_x(at_source_x, i, load_source_x(at_source_x, i) + field_xx * moved_x + field_xy * moved_y)
         store_source_y(at_source_y, i, load_source_y(at_source_y, i) + field_yx * moved_x + field_yy * moved_y)
 

@@ -77,7 +77,7 @@ KERNEL_ROW = np.dtype(
         # `GRID`: cells along an axis, and the displacements along x and along y at their ends
         ("field_cells", np.int32),
         ("field_nodes", np.float32, (2, NUM_NODES)),
-        # `SPLINE`: what its nodes are made of
+        # `SPLINE`: what its nodes are made of; `GRID`: width and height of cells of whole pixels, 0 for joined ones
         ("field_key", np.uint32, (2,)),
     ],
     align=True,

@@ -85,6 +85,14 @@ LENSES = st.one_of(
         p=PROBABILITIES,
     ),
     _built(
+        ops.GridDistortion,
+        num_steps=st.integers(1, 9),
+        distort_limit=ranges(-0.95, 1.0),
+        normalized=st.booleans(),
+        cells=st.sampled_from(["whole_px", "to_edge"]),
+        p=PROBABILITIES,
+    ),
+    _built(
         ops.ElasticTransform,
         alpha=st.floats(0.0, 200.0),
         sigma=st.floats(0.5, 60.0),

@@ -370,12 +370,31 @@ def _grid_distortion(expected: Expected, op: ops.GridDistortion, drawn: Any) -> 
     def look_up(x: Float, y: Float) -> tuple[Float, Float]:
         if x.ndim == 1 or not drawn["shares"].any():  # the filter is that of the frame before it is bent
             return x, y
+        if op.cells != "alike":
+            return by_pixels(x, sides[0], 0), by_pixels(y, sides[1], 1)
         found = []
         for at, side, shares in zip((x, y), sides, shown, strict=True):
             ends = np.linspace(0, side, op.num_steps + 1)
             place = np.clip(at + side / 2, 0, side)
             found.append(at - place + np.interp(place, ends, np.append(0, np.cumsum(shares)) * side / op.num_steps))
         return found[0], found[1]
+
+    def by_pixels(at: Float, side: int, axis: int) -> Float:
+        """As albumentations fills its map, a cell at a time."""
+        steps = 1 + drawn["shares"][axis, : op.num_steps + 1].astype(float)
+        step, left = side // op.num_steps, side % op.num_steps
+        if op.normalized:
+            steps[-1] *= left / step
+            steps *= side / step / steps.sum()
+        begins, slopes = [0.0], []
+        for cell in range(op.num_steps + 1):
+            num = min(step, side - cell * step)
+            is_edge = op.cells == "to_edge" and cell == op.num_steps and left
+            begins.append(side if is_edge else begins[cell] + step * steps[cell])
+            slopes.append((begins[cell + 1] - begins[cell]) / (num - 1) if num > 1 else 0.0)
+        cells = np.clip((at + side / 2) // step, 0, op.num_steps).astype(int)
+        pixel = np.clip(at + side / 2 - 0.5 - cells * step, 0, step - 1)  # between two cells, that of the nearer one
+        return at + np.array(begins)[cells] + np.array(slopes)[cells] * pixel - (cells * step + pixel)
 
     expected.look_ups.append(look_up)
     expected.has_lens = True
@@ -853,6 +872,8 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "optical_distortion": (ops.OpticalDistortion(k=(-0.4, 0.4)),),
     "optical_distortion fisheye": (ops.OpticalDistortion(k=(-0.3, 0.3), mode="fisheye"),),
     "grid_distortion": (ops.GridDistortion(),),
+    "grid_distortion of whole pixels": (ops.GridDistortion(num_steps=4, cells="whole_px"),),
+    "grid_distortion to the edge": (ops.GridDistortion(num_steps=5, normalized=False, cells="to_edge"),),
     "grid_distortion, fine": (ops.GridDistortion(num_steps=9, distort_limit=(-0.6, 0.6)),),
     "grid_distortion, further than the image": (
         ops.GridDistortion(num_steps=10, distort_limit=(-1.0, 1.0), normalized=False),

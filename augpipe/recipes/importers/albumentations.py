@@ -9,6 +9,7 @@ from typing import Any
 
 from augpipe import ops
 from augpipe.ops import Op
+from augpipe.ops.bends import MAX_CELLS
 from augpipe.ops.op import Beyond
 from augpipe.recipes.importers.albumentations_affine import (
     add_affine_of_imgaug,
@@ -293,9 +294,14 @@ def _piecewise_affine(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _grid_distortion(found: Findings, one: Mapping[str, Any]) -> None:
+    is_new, num = "fill" in one, one["num_steps"]
     fields = {"distort_limit": _limits(one, "distort_limit"), "normalized": one.get("normalized", False)}
-    made = ops.GridDistortion.model_validate({"num_steps": one["num_steps"], **fields, "p": one["p"]})
-    note = "cells are all alike and joined, where there the last one takes what is left and each begins a pixel later."
+    note = ""
+    if num < MAX_CELLS:
+        fields["cells"] = "whole_px" if is_new else "to_edge"
+    else:
+        note = "cells are alike and joined, where there the last one takes what is left and each begins a pixel later."
+    made = ops.GridDistortion.model_validate({"num_steps": num, **fields, "p": one["p"]})
     found.add("GridDistortion", made, note=note, look=_look(one), beyond=_border(one))
 
 

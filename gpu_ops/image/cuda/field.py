@@ -33,6 +33,8 @@ from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SNAP
 clamp, divisor, linear = shared(sampling.clamp), shared(sampling.divisor), shared(sampling.linear)
 between, spline, two_nodes = shared(field.between), shared(field.spline), shared(field.two_nodes)
 to_centre = shared(field.to_centre)
+cell_slope, cell_start = shared(field.cell_slope), shared(field.cell_start)
+cell_jump = shared(field.cell_jump)
 
 PAIRS = 3
 """Pairs of nodes that hold the four of a line that a point draws on."""
@@ -40,12 +42,13 @@ ZERO, ONE = np.float32(0.0), np.float32(1.0)
 
 
 @function("float32")
-def between_nodes(at_nodes, place, cells):
+def between_nodes(at_nodes, place, cells, cell_px):
     """The displacement along one axis, at a place counted in nodes."""
     place = clamp(place, ZERO, np.float32(cells))
     cell = min(np.int32(place), np.int32(cells - 1))
     address = at_nodes + np.int64(cell) * 4
-    return between(load_f32(address), load_f32(address + 4), place - np.float32(cell))
+    part = clamp((place - np.float32(cell)) * cell_slope(cell_px) - cell_start(cell_px), ZERO, ONE)
+    return between(load_f32(address), load_f32(address + 4) + cell_jump(cell_px), part)
 
 
 @function("float32", "float32")
@@ -66,7 +69,11 @@ def of_grid(row, x, y):
     cells = load_i32(row + FIELD_CELLS)
     along_x, along_y = in_frame(row, x, y)
     at_nodes = row + FIELD_NODES
-    return between_nodes(at_nodes, along_x, cells), between_nodes(at_nodes + 4 * NUM_NODES, along_y, cells)
+    wide, high = np.int32(load_u32(row + FIELD_KEY)), np.int32(load_u32(row + FIELD_KEY + 4))
+    return (
+        between_nodes(at_nodes, along_x, cells, wide),
+        between_nodes(at_nodes + 4 * NUM_NODES, along_y, cells, high),
+    )
 
 
 @function("float32", "float32")

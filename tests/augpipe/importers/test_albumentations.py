@@ -263,7 +263,17 @@ def test_a_drawn_scale_needs_a_crop_behind_it() -> None:
         (
             "GridDistortion",
             {"num_steps": 4, "distort_limit": [-0.2, 0.3], "border_mode": 4},
-            ops.GridDistortion(num_steps=4, distort_limit=(-0.2, 0.3), normalized=False, p=1),
+            ops.GridDistortion(num_steps=4, distort_limit=(-0.2, 0.3), normalized=False, cells="to_edge", p=1),
+        ),
+        (
+            "GridDistortion",
+            {"num_steps": 9, "distort_limit": 0.3, "normalized": True, "border_mode": 4, "fill": 0},
+            ops.GridDistortion(num_steps=9, distort_limit=(-0.3, 0.3), cells="whole_px", p=1),
+        ),
+        (
+            "GridDistortion",
+            {"num_steps": 10, "distort_limit": 0.3, "border_mode": 4},
+            ops.GridDistortion(num_steps=10, distort_limit=(-0.3, 0.3), normalized=False, p=1),
         ),
         (
             "ElasticTransform",

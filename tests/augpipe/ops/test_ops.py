@@ -694,6 +694,7 @@ def test_one_number_normalises_all_channels(mean: Any, std: Any) -> None:
         (ops.Blur, {"step": 0.4}, "is not a whole number of steps"),
         (ops.Zoom, {"factor": (1.5, 1)}, "its first number is the larger one. Swap them"),
         (ops.Shear, {"vertical_deg": (0, 80)}, r"vertical_deg=\(0.0, 80.0\) leaves -75..75 degrees. Choose angles"),
+        (ops.GridDistortion, {"num_steps": 10, "cells": "to_edge"}, "may be 11 cells, and 10 are the most"),
         (ops.Shear, {"about": "center"}, "must be 'centre' or 'corner'. Did you mean 'centre'"),
         (
             ops.Shear,
@@ -810,6 +811,7 @@ def test_an_op_writes_the_fields_that_it_wrote_when_it_came() -> None:
         (ops.RandomResizedCrop(align_corners=True), "align_corners"),
         (ops.ElasticTransform(side_px=224), "side_px"),
         (ops.QuarterTurn(swaps_sides=True), "swaps_sides"),
+        (ops.GridDistortion(cells="whole_px"), "cells"),
         (ops.Shear(opposite=True), "opposite"),
         (ops.Transpose(swaps_sides=True), "swaps_sides"),
         (ops.MotionBlur(line="ends"), "line"),
