@@ -346,9 +346,11 @@ def one_size(crops: Sequence[Op]) -> tuple[int, int] | None:
 
 
 def left_unlike(crops: Sequence[Op]) -> Op | None:
-    """The last of them that draws a size, where those behind it do not make images of one size."""
+    """The last of them that draws a size, where those before it make images of one size and those behind it do not."""
     place = max((place for place, op in enumerate(crops) if op.draws_size), default=None)
-    return None if place is None or one_size(crops[place + 1 :]) else crops[place]
+    if place is None or one_size(crops[place + 1 :]) or not one_size(crops[:place]):
+        return None
+    return crops[place]
 
 
 def _resize(frame: Frame, heights: Any, widths: Any, align_corners: bool = False) -> None:

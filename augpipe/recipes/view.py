@@ -61,7 +61,7 @@ class View(Checked):
             )
         if (unlike := left_unlike([op for op in acting if op.is_crop])) is not None:
             raise ValueError(
-                f"{unlike.op} draws a size for each image, and no op behind it makes them one, as a batch needs. Put "
+                f"{unlike.op} draws a size for each image, and no op behind it makes them one again. Put "
                 "RandomCrop(size=..., pad_if_needed=True) behind it, or another crop or Resize."
             )
         self._check_swaps()

@@ -59,6 +59,10 @@ def whole_numbers(*ranges: tuple[int, int], count: int = 200) -> list[tuple[np.i
 ROOTS = [(0.2, 1.1)] * 3
 ARGUMENTS = {
     "field.between": numbers((-9, 9), (-9, 9), (0, 1)),
+    **{
+        f"field.cell_{name}": [(np.int32(px),) for px in (0, 1, 2, 3, 51, 65_535)]
+        for name in ("slope", "start", "jump")
+    },
     "field.spline": numbers((-3, 3)),
     "field.to_centre": [*numbers((-999, 999)), (F(7.0),), (F(-7.5),), (F(2.0**22 - 0.5),), (F(3e38),), (F(-3e38),)],
     "field.triangular": [(word,) for word in (*RNG.integers(0, 2**32, 99, np.uint64), np.uint64(2**32 - 1))],

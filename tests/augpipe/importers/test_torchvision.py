@@ -161,10 +161,12 @@ def test_a_drawn_resize_stands_before_a_crop() -> None:
     ):
         found = importers.from_torchvision(compose(one, crop))
         assert found.recipe.ops == (expected, ops.RandomCrop(size=(480, 480), pad_if_needed=True))
+        of_any_size = importers.from_torchvision(compose(one, make("RandomHorizontalFlip", p=0.5)))
+        assert of_any_size.recipe.ops == (expected, ops.Flip())
         with pytest.raises(
             ValueError, match=f"{type(one).__name__}: leaves each image at its own size; put RandomCrop"
         ):
-            importers.from_torchvision(compose(one, make("RandomHorizontalFlip", p=0.5)))
+            importers.from_torchvision(compose(crop, one))
         left_out = importers.from_torchvision(compose(crop, one), strict=False)
         assert left_out.recipe.ops == (ops.RandomCrop(size=(480, 480), pad_if_needed=True),)
         assert [row.verdict for row in left_out.rows][1:] == ["left out"]

@@ -6,9 +6,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from augpipe import Recipe, Schedule, View, ops, plan, recipes
+from augpipe import Augment, Recipe, Schedule, View, ops, plan, recipes
 from augpipe.sampling.state import recipe_text
 from augpipe.validation.models import FieldError
 from tests.parity.schema import problems
@@ -266,7 +267,7 @@ REFUSED = [
     ),
     (
         '[[ops]]\nop = "center_crop"\n[[ops]]\nop = "random_resize"\n[[ops]]\nop = "pad"\nsize = 512',
-        r"random_resize draws a size for each image, and no op behind it makes them one, as a batch needs. Put "
+        r"random_resize draws a size for each image, and no op behind it makes them one again. Put "
         r"RandomCrop\(size=\.\.\., pad_if_needed=True\) behind it, or another crop or Resize\.",
     ),
     (
@@ -373,3 +374,11 @@ def test_a_recipe_reads_the_same_after_it_was_planned_with() -> None:
     plan(recipe, range(3), sizes=[(30, 40)] * 3)
     assert any(set(vars(op)) - set(type(op).model_fields) for op in recipe.views[0].ops)
     assert (recipe_text(Schedule.of(recipe)), recipe.to_toml()) == (text, toml)
+
+
+def test_images_of_their_own_size_may_be_of_a_drawn_one() -> None:
+    recipe = Recipe(ops=(ops.RandomResize(size=(20, 60)), ops.Flip()))
+    images = [np.full((40, 50, 3), 7, np.uint8)] * 5
+    made = Augment(recipe, dtype="uint8", layout="NHWC", framework="numpy")(images)
+    assert len({image.shape for image in made}) > 1 and all(20 <= min(image.shape[:2]) <= 60 for image in made)
+    assert all((image == 7).all() for image in made)
