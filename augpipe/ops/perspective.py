@@ -40,6 +40,8 @@ class Perspective(Op):
     op: Literal["perspective"] = "perspective"
     distortion: Annotated[float, Field(gt=0.0, le=MAX_DISTORTION)] = 0.5
     """How far a corner moves at most along each axis, as a fraction of half the frame's width or height."""
+    corners: Literal["edges", "centres"] = "edges"
+    """What moves so far: where the frame's edges meet, or the centres of its corner pixels, as in kornia."""
     p: Probability = 1.0
     """How often the image is seen from a side."""
 
@@ -56,8 +58,14 @@ class Perspective(Op):
         return {"moved": where_applied(words.happens(0, self.p), moved, 0.0)}
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        corners = CORNERS * (1.0 - drawn["moved"])
-        frame.project(affine.scaled(affine.projection(corners), 0.5 * frame.out_widths, 0.5 * frame.out_heights))
+        widths, heights = frame.out_widths.astype(np.float64), frame.out_heights.astype(np.float64)
+        moved = drawn["moved"]
+        if self.corners == "centres":
+            sides = np.stack([widths, heights], axis=1)
+            between = np.maximum(sides - 1.0, 1.0)
+            moved = np.minimum(moved * (sides / between)[:, None], MAX_DISTORTION)  # of frames of a few pixels
+            widths, heights = between.T
+        frame.project(affine.scaled(affine.projection(CORNERS * (1.0 - moved)), 0.5 * widths, 0.5 * heights))
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         moved = drawn["moved"]

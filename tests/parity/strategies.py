@@ -113,7 +113,12 @@ LENSES = st.one_of(
         p=PROBABILITIES,
     ),
 )
-PERSPECTIVES = _built(ops.Perspective, distortion=st.floats(0.01, 0.7), p=PROBABILITIES)
+PERSPECTIVES = _built(
+    ops.Perspective,
+    distortion=st.floats(0.01, 0.7),
+    corners=st.sampled_from(["edges", "centres"]),
+    p=PROBABILITIES,
+)
 BLURS = st.one_of(
     _built(ops.Blur, sigma_px=ranges(0.0, 2.0), p=PROBABILITIES),
     st.just(ops.Blur(sigma_px=(0.0, 1.0), step=0.25)),

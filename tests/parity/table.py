@@ -231,8 +231,9 @@ def _shear(expected: Expected, op: ops.Shear, drawn: Any) -> None:
 
 def _perspective(expected: Expected, op: ops.Perspective, drawn: Any) -> None:
     signs = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]])
-    corners = signs * [expected.out_width / 2, expected.out_height / 2]
-    moved = corners * (1 - drawn["moved"])
+    halves = np.array([expected.out_width / 2, expected.out_height / 2])
+    corners = signs * (halves - (0.5 if op.corners == "centres" else 0.0))
+    moved = corners - signs * halves * drawn["moved"]
     # eight equations: each moved corner is looked up at the frame's own
     equations = np.zeros((8, 8))
     for i, ((x, y), (u, v)) in enumerate(zip(moved, corners, strict=True)):
@@ -860,6 +861,7 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     ),
     "perspective": (ops.Perspective(),),
     "perspective, gently": (ops.Perspective(distortion=0.1),),
+    "perspective of the corner pixels' centres": (ops.Perspective(distortion=0.6, corners="centres"),),
     "blur": (ops.Blur(sigma_px=(0.3, 2.0), p=1.0),),
     "stretch": (ops.Stretch(horizontal=(1.0, 1.6), vertical=(1.0, 1.3)),),
     "stretch smaller": (ops.Stretch(horizontal=(0.3, 0.9), vertical=(0.7, 1.5)),),

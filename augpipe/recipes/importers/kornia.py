@@ -188,7 +188,7 @@ def _perspective(found: Findings, one: Any) -> None:
     if method != "basic":
         raise ValueError(f"sampling_method={method!r} is not mapped; 'basic' is")
     distortion = float(one._param_generator.distortion_scale)
-    made = ops.Perspective(distortion=distortion, p=_read(one, "p"))
+    made = ops.Perspective(distortion=distortion, corners="centres", p=_read(one, "p"))
     found.add("RandomPerspective", made, note=UNEVEN if distortion > 0.6 else "", look=_look(one), beyond=BLACK)
 
 

@@ -191,6 +191,8 @@ def test_perspectives_that_are_not_mapped() -> None:
         importers.from_text("K.RandomPerspective(sampling_method='area_preserving')")
     (row,) = importers.from_text("K.RandomPerspective(0.7)").rows
     assert row.verdict == "near" and "corners that no perspective gives, or nearly so, move less." in row.note
+    (exact,) = importers.from_text("K.RandomPerspective(0.5)").rows
+    assert exact.verdict == "exact" and exact.ops == (ops.Perspective(corners="centres", p=0.5),)
 
 
 def test_the_real_ones() -> None:

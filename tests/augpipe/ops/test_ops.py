@@ -812,6 +812,7 @@ def test_an_op_writes_the_fields_that_it_wrote_when_it_came() -> None:
         (ops.ElasticTransform(side_px=224), "side_px"),
         (ops.QuarterTurn(swaps_sides=True), "swaps_sides"),
         (ops.GridDistortion(cells="whole_px"), "cells"),
+        (ops.Perspective(corners="centres"), "corners"),
         (ops.Shear(opposite=True), "opposite"),
         (ops.Transpose(swaps_sides=True), "swaps_sides"),
         (ops.MotionBlur(line="ends"), "line"),
