@@ -73,7 +73,7 @@ docs: .venv-docs/.installed ## Build the documentation's site (an environment of
 	@echo "build/site/index.html; with search: python3 -m http.server -d build/site"
 
 # Measurements by their modules. Those of QUICK take minutes in all and need no data; the others hours.
-QUICK = $(addprefix pipeline.,loader kernel planning sampling jpeg_regions prepare memory startup) \
+QUICK = $(addprefix pipeline.,loader kernel chains planning sampling jpeg_regions prepare memory startup) \
 	trainer.codec_speed trainer.evaluate gpu.resources
 BENCHES = $(subst /,.,$(patsubst benchmarks/%.py,%,$(shell grep -l __main__ benchmarks/*/*.py)))
 SLOW = $(filter-out $(QUICK) gpu.check parity.measure parity.theirs pipeline.compare trainer.checkpoints papers.evidence,$(BENCHES))

@@ -108,7 +108,7 @@ class GridDistortion(Op):
         begins = ends[:, :, num - 1]
         seen = (ends[:, :, num] - begins) * (cell - 1) / np.maximum(left - 1, 1)
         ends[:, :, num] = begins + np.where(left > 1, seen, 0.0)
-        moved = ends - cell[:, :, None] * np.arange(1, num + 2)
+        moved: Float = ends - (cell[:, :, None] * np.arange(1, num + 2)).astype(np.float64)
         frame.bend_by_grid(moved, self.changes(drawn), cell)
 
     def caption(self, drawn: Mapping[str, Any]) -> str:

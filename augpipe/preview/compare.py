@@ -53,7 +53,8 @@ def _levels(made: npt.NDArray[np.generic], normalize: Normalize | None) -> Level
     """(H, W, 3) levels of what is normalised or not."""
     levels = np.asarray(made, np.float32)
     if normalize is not None:
-        levels = levels * np.float32(normalize.std) + 255.0 * np.float32(normalize.mean)
+        std, mean = (np.asarray(of, np.float32) for of in (normalize.std, normalize.mean))
+        levels = levels * std + np.float32(255.0) * mean
     return np.broadcast_to(levels, (*levels.shape[:2], 3)) if levels.shape[-1] == 1 else levels
 
 

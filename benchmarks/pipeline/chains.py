@@ -46,6 +46,8 @@ def main() -> None:
             continue
         given = [contained(image, container) for image in images]
         found[way] = of_way(bench, library, container, given, images)
+    if not found:
+        return
     what = "times of a chain over ours, from decoded photographs; one thread each"
     bench.keep("chains", {"what": what, "images": origin, "photographs": len(images), "ways": found})
 

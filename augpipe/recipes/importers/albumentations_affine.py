@@ -83,7 +83,7 @@ def add_affine_of_imgaug(found: Findings, one: Mapping[str, Any]) -> None:
     translated = ops.Translate(horizontal=moved, vertical=moved, **unit)
     if shear[0] < shear[1]:  # drawn once for both axes
         slanted = ops.Shear(horizontal_deg=shear, vertical_deg=_turned(shear), order="y_first", opposite=True)
-        made = ops.AllOf(ops=(slanted, zoomed, turned, translated), p=one["p"])
+        made: Op = ops.AllOf(ops=(slanted, zoomed, turned, translated), p=one["p"])
     else:
         made = _of_version_1(zoomed, turned, shear, _turned(shear), translated, one["p"])
     note = "what moves is drawn once for both axes there." if moved[0] < moved[1] else ""
