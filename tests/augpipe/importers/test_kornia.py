@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy import ndimage
 
-from augpipe import Recipe, importers, ops
+from augpipe import Augment, Recipe, importers, ops
 
 
 def between(low: float, high: float) -> Any:
@@ -231,3 +231,20 @@ def test_the_real_ones() -> None:
         importers.from_kornia(nearest).rows[0].look
         == importers.from_text("K.RandomAffine(30, resample=0)").rows[0].look
     )
+
+
+def test_the_real_perspective_of_the_same_corners(monkeypatch: pytest.MonkeyPatch) -> None:
+    transform = pytest.importorskip("kornia.geometry.transform")
+    moved = np.random.default_rng(0).uniform(0.0, 0.5, (4, 2))
+    monkeypatch.setattr(
+        ops.Perspective, "draw", lambda op, words, frame: {"moved": np.repeat(moved[None], frame.num, 0)}
+    )
+    image = np.random.default_rng(1).integers(0, 256, (40, 60, 3)).astype(np.uint8)
+    start = torch.tensor([[[0.0, 0.0], [59.0, 0.0], [59.0, 39.0], [0.0, 39.0]]])
+    inwards = torch.tensor([[1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]]) * torch.tensor([30.0, 20.0])
+    matrix = transform.get_perspective_transform(start, start + inwards * torch.from_numpy(moved[None]).float())
+    given = torch.from_numpy(image.copy()).permute(2, 0, 1)[None] / 255.0
+    theirs = transform.warp_perspective(given, matrix, (40, 60), align_corners=False)[0].permute(1, 2, 0)
+    recipe = importers.from_text("K.RandomPerspective(0.5, p=1.0)").recipe
+    made = Augment(recipe, layout="NHWC", framework="numpy")(image)
+    assert np.abs(theirs.numpy() - made).max() < 0.01
