@@ -235,7 +235,8 @@ class BatchMaker:
             self._dali.close()
 
     def _go_on(self, pool: WorkerPool, batch: BatchInProgress) -> None:
-        """Carry out the stages that are left, as far as this thread can."""
+        """Carry out the stages that are left, as far as this thread can; each counts from the end of the one before."""
+        since = time.perf_counter()
         try:
             while batch.num_stages_begun < len(self._stages):
                 stage = self._stages[batch.num_stages_begun]
@@ -248,22 +249,23 @@ class BatchMaker:
                     self._share_out(pool, batch, stage, items, num_pieces)
                     return
                 if stage.goes_on_elsewhere:
-                    batch.submitted_s = time.perf_counter()
-                self._carry_out(stage, batch, items)
+                    batch.submitted_s = since
+                since = self._carry_out(stage, batch, items, since)
                 if stage.goes_on_elsewhere:
                     return
         except BaseException as problem:
             batch.error = problem
         batch.done.set()
 
-    def _carry_out(self, stage: Stage, batch: BatchInProgress, items: Sequence[Item]) -> None:
-        start = time.perf_counter()
+    def _carry_out(self, stage: Stage, batch: BatchInProgress, items: Sequence[Item], since: float) -> float:
+        """Count a stage's work from `since` on; returns when it ended."""
         try:
             stage.work(batch, items)
         finally:
-            took = time.perf_counter() - start
+            now = time.perf_counter()
             with batch.lock:
-                batch.work_s[stage.counts_as] += took
+                batch.work_s[stage.counts_as] += now - since
+        return now
 
     def _after_dali(self, pool: WorkerPool, batch: BatchInProgress) -> None:
         now = time.perf_counter()
@@ -281,7 +283,7 @@ class BatchMaker:
 
         def run(piece: list[Item]) -> None:
             try:
-                self._carry_out(stage, batch, piece)
+                self._carry_out(stage, batch, piece, time.perf_counter())
             except BaseException as problem:
                 piece[0].error = problem
             with batch.lock:
