@@ -8,9 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from augpipe.datasets.annotations.coco import CocoSource
 from augpipe.datasets.annotations.faults import OnError
-from augpipe.datasets.annotations.open_annotated import YAML_EXTENSIONS, open_annotated_folder, open_with_annotations
+from augpipe.datasets.annotations.open_annotated import (
+    YAML_EXTENSIONS,
+    open_annotated_folder,
+    open_coco,
+    open_with_annotations,
+)
 from augpipe.datasets.annotations.yolo import YoloSource
 from augpipe.datasets.detect import Options, made, open_container, open_container_folder, open_pattern
 from augpipe.datasets.files.image_files import SingleSource, is_image_name
@@ -247,7 +251,7 @@ def _open_path(path: str, options: Options) -> Source:
     if is_image_name(path):
         return made(SingleSource, path, options=options)
     if extension == ".json" and os.path.basename(path) != MANIFEST_NAME:
-        return made(CocoSource, path, options=options)
+        return open_coco(path, options)
     if extension in YAML_EXTENSIONS:
         return made(YoloSource, path, options=options)
     source = open_container(path, options) if os.path.isfile(path) else None  # a pipe would be waited for

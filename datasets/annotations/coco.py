@@ -60,7 +60,7 @@ class CocoSource(AnnotatedSource):
         text = os.fspath(path)
         content = read_json(text)
         faults = Faults(on_error)
-        reader = _Reader(text, content, faults, classes)
+        reader = CocoReader(text, content, faults, classes)
         self.image_ids: Sequence[int | str] = reader.image_ids
         """The file's id of each sample."""
         self._has_numbers = all(isinstance(own, int) and abs(own) <= _MAX_ID for own in self.image_ids)
@@ -122,24 +122,24 @@ def read_json(path: str) -> Mapping[str, Any]:
     return content
 
 
-class _Reader:
+class CocoReader:
     """Checks one file's content, list by list."""
 
     def __init__(self, path: str, content: Mapping[str, Any], faults: Faults, classes: Sequence[str] | None) -> None:
-        self._path, self._content, self._faults = shown(path), content, faults
+        self.path, self._content, self._faults = shown(path), content, faults
         self._annotations = self._list("annotations")
         images = self._images()
         self.image_ids = [image["id"] for image in images]
         self.file_names = [self._file_name(image) for image in images]
         self.sizes = np.array([self._size(image) for image in images], np.int32).reshape(-1, 2)
-        self._sample_of = {image_id: number for number, image_id in enumerate(self.image_ids)}
-        categories = self._categories()
+        self.sample_of = {image_id: number for number, image_id in enumerate(self.image_ids)}
+        categories = self.categories_by_id()
         names = [category["name"] for category in categories]
         chosen = list(range(len(names))) if classes is None else self._chosen(names, classes)
         self.classes = tuple(names[number] for number in chosen)
         self.category_ids = [categories[number]["id"] for number in chosen]
-        self._label_of = {category["id"]: -1 for category in categories}
-        self._label_of.update({category_id: label for label, category_id in enumerate(self.category_ids)})
+        self.label_of = {category["id"]: -1 for category in categories}
+        self.label_of.update({category_id: label for label, category_id in enumerate(self.category_ids)})
         self.keypoint_names, self._num_keypoints = self._keypoints([categories[number] for number in chosen])
 
     def objects(self) -> Any:
@@ -159,7 +159,7 @@ class _Reader:
     def _where(self, number: int) -> str:
         annotation = self._annotations[number]
         found = annotation.get("id") if isinstance(annotation, dict) else None
-        return f"{self._path}, annotation {number}" + ("" if found is None else f" (id {found!r:.40})")
+        return f"{self.path}, annotation {number}" + ("" if found is None else f" (id {found!r:.40})")
 
     def _add(self, objects: ObjectList, number: int, annotation: Any, seen: set[int]) -> None:
         """Append one annotation.
@@ -169,13 +169,18 @@ class _Reader:
         """
         if not isinstance(annotation, dict):
             raise ValueError(f"it is a {type(annotation).__name__}, and no object")
+        if "segments_info" in annotation:
+            raise ValueError(
+                "it is of a panoptic file. Put its PNG files into a folder of the file's name, such as panoptic_val, "
+                "next to it, or make a PanopticSource"
+            )
         own_id = annotation.get("id", number)
         if type(own_id) is not int or abs(own_id) > _MAX_ID:
             raise ValueError("its id is not a whole number")
         if own_id in seen:
             raise ValueError("its id is that of another annotation")
-        sample = _looked_up(self._sample_of, annotation, "image_id", "images")
-        label = _looked_up(self._label_of, annotation, "category_id", "categories")
+        sample = looked_up(self.sample_of, annotation, "image_id", "images")
+        label = looked_up(self.label_of, annotation, "category_id", "categories")
         if label < 0:
             return
         crowd = annotation.get("iscrowd", 0)
@@ -183,14 +188,12 @@ class _Reader:
             raise ValueError(f"iscrowd={crowd!r:.20}, and it is 0 or 1")
         rings = self._rings(annotation.get("segmentation"), number, sample)
         try:
-            box = _edges(annotation.get("bbox"))
+            box = edges_of(annotation.get("bbox"))
             if box is None and not rings:
                 raise ValueError("it has neither a bbox nor a segmentation")
-            area = annotation.get("area")
-            if not isinstance(area, int | float) or not math.isfinite(area):
-                area = _area(box, rings)
+            area = area_of(annotation.get("area"), box, rings)
             points = self._points_of(annotation)
-            objects.add(sample, number, label, box, rings, points, (own_id, int(crowd), float(area)))
+            objects.add(sample, number, label, box, rings, points, (own_id, int(crowd), area))
         except (TypeError, OverflowError):
             raise ValueError("something in it is not a number") from None
         seen.add(own_id)
@@ -227,23 +230,23 @@ class _Reader:
         values = self._content.get(name)
         if not isinstance(values, list):
             keys = listed(map(str, self._content), most=6) or "nothing"
-            raise ValueError(f"{self._path} has no list {name!r}, as COCO's files of instances have; it has {keys}.")
+            raise ValueError(f"{self.path} has no list {name!r}, as COCO's files of instances have; it has {keys}.")
         return values
 
     def _images(self) -> list[Object]:
         """Those of the file by their ids."""
         images = self._list("images")
         for number, image in enumerate(images):
-            where = f"{self._path}, image {number}"
+            where = f"{self.path}, image {number}"
             image_id = image.get("id") if isinstance(image, dict) else None
             if type(image_id) not in (int, str):
                 raise ValueError(f"{where}: its id is {image_id!r:.40}, and must be a number or a text.")
         ordered = sorted(images, key=lambda image: (isinstance(image["id"], str), image["id"]))
         for one, other in pairwise(ordered):
             if one["id"] == other["id"]:
-                raise ValueError(f"{self._path}: two images have the id {one['id']!r:.40}. Give each its own.")
+                raise ValueError(f"{self.path}: two images have the id {one['id']!r:.40}. Give each its own.")
         if not ordered:
-            raise ValueError(f"{self._path} lists no image.")
+            raise ValueError(f"{self.path} lists no image.")
         return ordered
 
     def _file_name(self, image: Object) -> str:
@@ -251,32 +254,32 @@ class _Reader:
         if name is None and isinstance(image.get("coco_url"), str):  # LVIS: .../train2017/000000391895.jpg
             name = "/".join(image["coco_url"].split("/")[-2:])
         if not isinstance(name, str) or name == "" or any(c == "\0" or "\ud800" <= c <= "\udfff" for c in name):
-            raise ValueError(f"{self._path}: image {image['id']!r:.40} has the file_name {name!r:.80}. Write its path.")
+            raise ValueError(f"{self.path}: image {image['id']!r:.40} has the file_name {name!r:.80}. Write its path.")
         return name.replace("\\", "/")
 
     def _size(self, image: Object) -> tuple[int, int]:
         sides = image.get("height") or 0, image.get("width") or 0
         if not all(type(side) in (int, float) and 0 <= side < 1 << 31 and side % 1 == 0 for side in sides):
-            raise ValueError(f"{self._path}: image {image['id']!r:.40} has the height and width {sides!r:.60}.")
+            raise ValueError(f"{self.path}: image {image['id']!r:.40} has the height and width {sides!r:.60}.")
         return int(sides[0]), int(sides[1])
 
-    def _categories(self) -> list[Object]:
+    def categories_by_id(self) -> list[Object]:
         categories = self._list("categories")
         for number, category in enumerate(categories):
             found = category if isinstance(category, dict) else {}
             if type(found.get("id")) is not int or not isinstance(found.get("name"), str):
-                raise ValueError(f"{self._path}, category {number}: it needs an id, a whole number, and a name.")
+                raise ValueError(f"{self.path}, category {number}: it needs an id, a whole number, and a name.")
         ordered = sorted(categories, key=lambda category: category["id"])
         for one, other in pairwise(ordered):
             if one["id"] == other["id"]:
-                raise ValueError(f"{self._path}: two categories have the id {one['id']}. Give each its own.")
+                raise ValueError(f"{self.path}: two categories have the id {one['id']}. Give each its own.")
         return ordered
 
     def _chosen(self, names: Sequence[str], classes: Sequence[str]) -> list[int]:
         for name in classes:
             if names.count(name) != 1:
                 how = "no category" if name not in names else "several categories"
-                raise ValueError(f"classes names {name!r}, and {self._path} has {how} of this name ({listed(names)}).")
+                raise ValueError(f"classes names {name!r}, and {self.path} has {how} of this name ({listed(names)}).")
         return [names.index(name) for name in classes]
 
     def _keypoints(self, categories: Iterable[Object]) -> tuple[tuple[str, ...], int]:
@@ -285,11 +288,11 @@ class _Reader:
         for category in categories:
             found: Any = category.get("keypoints") or ()
             if not isinstance(found, list | tuple) or not all(isinstance(name, str) for name in found):
-                raise ValueError(f"{self._path}: category {category['id']} has keypoints that are not a list of names.")
+                raise ValueError(f"{self.path}: category {category['id']} has keypoints that are not a list of names.")
             shorter, longer = sorted((names, tuple(found)), key=len)
             if longer[: len(shorter)] != shorter:
                 raise ValueError(
-                    f"{self._path} has categories with different key points ({listed(found)}; {listed(names)}). "
+                    f"{self.path} has categories with different key points ({listed(found)}; {listed(names)}). "
                     "Read them one at a time: classes=[...]."
                 )
             names = longer
@@ -302,14 +305,19 @@ class _Reader:
         return (), 0
 
 
-def _looked_up(known: Mapping[Any, int], annotation: Object, name: str, where: str) -> int:
+def looked_up(known: Mapping[Any, int], annotation: Object, name: str, where: str) -> int:
+    """What is known of an id that an annotation gives by its name.
+
+    Raises:
+        ValueError: there is none; the reason alone.
+    """
     wanted = annotation.get(name)
     if type(wanted) not in (int, str) or wanted not in known:
         raise ValueError(f"its {name} is {wanted!r:.40}, which is none of the {where}")
     return known[wanted]
 
 
-def _edges(box: Any) -> tuple[float, float, float, float] | None:
+def edges_of(box: Any) -> tuple[float, float, float, float] | None:
     """Left, top, right, bottom of left, top, width, height."""
     if box is None or box == []:
         return None
@@ -319,8 +327,10 @@ def _edges(box: Any) -> tuple[float, float, float, float] | None:
     return left, top, left + width, top + height
 
 
-def _area(box: Sequence[float] | None, rings: Sequence[Any]) -> float:
-    """The area of the outline, or of the box, where the file gives no area."""
+def area_of(told: Any, box: Sequence[float] | None, rings: Sequence[Any] = ()) -> float:
+    """The area that the file tells, or else of the outline or the box."""
+    if isinstance(told, int | float) and math.isfinite(told):
+        return float(told)
     if not rings:
         assert box is not None
         return (box[2] - box[0]) * (box[3] - box[1])

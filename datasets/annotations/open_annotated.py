@@ -8,6 +8,7 @@ from augpipe.datasets.annotations.annotated_source import AnnotatedSource, shown
 from augpipe.datasets.annotations.coco import CocoSource
 from augpipe.datasets.annotations.label_map_source import LabelMapSource
 from augpipe.datasets.annotations.pairs_of_files import walk
+from augpipe.datasets.annotations.panoptic import PanopticSource, is_panoptic_file
 from augpipe.datasets.annotations.voc import VocSource
 from augpipe.datasets.annotations.yolo import YoloSource
 from augpipe.datasets.detect import Options, made
@@ -36,7 +37,7 @@ def open_with_annotations(images: str, annotations: str, options: Options) -> So
         raise ValueError(f"annotations={shown(annotations)!r} does not exist. Check the spelling.")
     if os.path.isfile(annotations):
         if annotations.lower().endswith(".json"):
-            return made(CocoSource, annotations, options=options, images=images)
+            return open_coco(annotations, options, images)
         raise ValueError(
             f"annotations={shown(annotations)!r} is neither a JSON file of COCO nor a folder. A YAML file of YOLO is "
             "given by itself: open_source(path)."
@@ -48,6 +49,16 @@ def open_with_annotations(images: str, annotations: str, options: Options) -> So
         f"annotations={shown(annotations)!r} holds no annotations: looked for .xml (Pascal VOC), .txt (YOLO) and "
         "images (label maps) in it and in its folders."
     )
+
+
+def open_coco(path: str, options: Options, images: str | None = None) -> Source:
+    """The source of a JSON file of instances, or of panoptic segments.
+
+    Raises:
+        ValueError: what the source raises.
+        OSError: the file cannot be read.
+    """
+    return made(PanopticSource if is_panoptic_file(path) else CocoSource, path, options=options, images=images)
 
 
 def open_annotated_folder(path: str, options: Options) -> Source | None:
@@ -68,7 +79,7 @@ def open_annotated_folder(path: str, options: Options) -> Source | None:
         return made(VocSource, path, options=options, label_maps=True)
     found = _coco_files(path, sorted(names))
     if found:
-        return made(CocoSource, _one_of(path, found, options["split"]), options={**options, "split": None}, images=path)
+        return open_coco(_one_of(path, found, options["split"]), {**options, "split": None}, path)
     if {"leftImg8bit", "gtFine"} <= names:
         return _open_cityscapes(path, options)
     for images, maps in _MAPS:
@@ -91,7 +102,7 @@ def open_to_check(path: str) -> AnnotatedSource | None:
     """
     options = {"classes": None, "split": None, "columns": None, "label": None, "on_error": "skip"}
     if path.lower().endswith(".json"):
-        return CocoSource(path, on_error="skip")
+        return (PanopticSource if is_panoptic_file(path) else CocoSource)(path, on_error="skip")
     if path.lower().endswith(YAML_EXTENSIONS):
         return YoloSource(path, on_error="skip")
     source = open_annotated_folder(path, options) if os.path.isdir(path) else None

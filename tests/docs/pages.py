@@ -125,6 +125,15 @@ def annotated(folder: Path, drawn: Path) -> None:
     (folder / "coco/annotations").mkdir(parents=True)
     content = {"images": images, "annotations": objects, "categories": categories}
     (folder / "coco/annotations/instances.json").write_text(json.dumps(content))
+    (folder / "panoptic/panoptic_val").mkdir(parents=True)
+    (folder / "panoptic/images").symlink_to(folder / "coco/images")
+    own = [{"id": 255, "category_id": 1, "iscrowd": 0, "area": 9600, "bbox": [0, 0, 160, 60]}]
+    rows = [{"image_id": 5 + n, "file_name": f"{n}.png", "segments_info": own} for n in range(4)]
+    (folder / "panoptic/panoptic_val.json").write_text(json.dumps(content | {"annotations": rows}))
+    drawn_map = Image.new("RGB", (160, 120))
+    drawn_map.paste((255, 0, 0), (0, 0, 160, 60))
+    for n in range(4):
+        drawn_map.save(folder / f"panoptic/panoptic_val/{n}.png")
     box = "<bndbox><xmin>11</xmin><ymin>21</ymin><xmax>40</xmax><ymax>60</ymax></bndbox>"
     for number, name in enumerate(names):
         for place in ("coco/images", "yolo/images/train", "voc/JPEGImages", "city/images"):
@@ -204,6 +213,7 @@ PAGES = {
             ),
             "from augpipe.datasets.annotations.coco": (
                 "source.image_ids == [5, 6, 7, 8]",
+                "classes[0, 0] == 0 and classes[-1, 0] == 255 and segments[0]['id'] == 255",
                 "rows == [{'image_id': 5, 'category_id': 1, 'bbox': [10, 20, 50, 60], 'score': 0.9}]",
             ),
             "from augpipe.datasets.annotations.yolo": ("source.num_objects == 4",),

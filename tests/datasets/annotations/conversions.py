@@ -102,3 +102,34 @@ def as_masks(file: Path, images: Path, root: Path) -> None:
                 for ring in annotation["segmentation"]:
                     ImageDraw.Draw(mask).polygon(ring, fill=numbers[annotation["category_id"]])
         mask.save(root / "masks" / f"{Path(image['file_name']).stem}.png")
+
+
+def as_panoptic(file: Path, images: Path, root: Path, num: int) -> Path:
+    """`images` and panoptic_val.json with its PNG files, of the first images: later polygons cover earlier ones."""
+    root.mkdir(parents=True)
+    (root / "images").symlink_to(images)
+    (root / "panoptic_val").mkdir()
+    rows, annotations = [], []
+    for image, objects in coco_images(file)[:num]:
+        drawn, segments = Image.new("RGB", (image["width"], image["height"])), []
+        for number, annotation in enumerate(objects):
+            colour = (7 * number % 256, number + 1, 200 - number)
+            for ring in annotation["segmentation"] if not annotation["iscrowd"] else ():
+                ImageDraw.Draw(drawn).polygon(ring, fill=colour)
+            segment_id = colour[0] + 256 * colour[1] + 65536 * colour[2]
+            segments.append({"id": segment_id, "category_id": annotation["category_id"], "iscrowd": number % 2})
+        pixels = np.asarray(drawn).astype(np.int64)
+        for segment in segments:
+            y, x = np.nonzero(pixels @ (1, 256, 65536) == segment["id"])
+            if len(y):
+                corner, size = (int(x.min()), int(y.min())), (int(np.ptp(x)) + 1, int(np.ptp(y)) + 1)
+                segment |= {"area": len(y), "bbox": [*corner, *size]}
+        name = f"{Path(image['file_name']).stem}.png"
+        drawn.save(root / "panoptic_val" / name)
+        rows.append(image)
+        shown = [segment for segment in segments if "bbox" in segment]
+        annotations.append({"image_id": image["id"], "file_name": name, "segments_info": shown})
+    categories = json.loads(file.read_text())["categories"]
+    content = {"images": rows, "annotations": annotations, "categories": [one | {"isthing": 1} for one in categories]}
+    (root / "panoptic_val.json").write_text(json.dumps(content))
+    return root / "panoptic_val.json"
