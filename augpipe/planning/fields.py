@@ -4,9 +4,12 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SNAP, SPLINE
+from augpipe.gpu_ops.random.philox import checked_draws
 from augpipe.ops.frame import Frame
 from augpipe.ops.mixing import MixUp
+from augpipe.planning.look_up import lens_points, points_of_pass
 from augpipe.planning.projection import slope_at_centre
+from augpipe.planning.record_passes import passes_of
 from augpipe.recipes.recipe import Recipe
 
 NOT_FOLLOWED = ("elastic_transform", "grid_distortion", "grid_shuffle", "optical_distortion")
@@ -14,6 +17,7 @@ NOT_FOLLOWED = ("elastic_transform", "grid_distortion", "grid_shuffle", "optical
 was off by more than a pixel."""
 Rows = npt.NDArray[np.void]
 Float = npt.NDArray[np.float64]
+Int = npt.NDArray[np.int64]
 
 FIELD = np.dtype(
     [
@@ -33,6 +37,8 @@ FIELD = np.dtype(
 )
 """A plan record's `field`."""
 
+TAPS = 4
+"""Nodes along an axis that a point of a SPLINE draws on."""
 MOST_NODES_PER_PX = 1.0
 """A field that is finer than the output is looked at this often: more would not be seen."""
 
@@ -86,10 +92,73 @@ def displacements(table: Rows) -> tuple[Float, Float]:
     return ends.min(axis=0).sum(axis=2), ends.max(axis=0).sum(axis=2)
 
 
+def bent_points(rows: Rows, points: Float, item: Int) -> Float:
+    """(N, 2) points of the image that output points show, through lenses and fields; see `source_points`."""
+    for own in reversed(passes_of(rows)):
+        points = bent_points_of_pass(own, points, item)
+    return points
+
+
+def bent_points_of_pass(rows: Rows, points: Float, item: Int) -> Float:
+    """What `bent_points` gives of one pass."""
+    found = points_of_pass(rows, points, item)
+    if "field" in (rows.dtype.names or ()):
+        centred = points - 0.5 * np.stack([rows["out_width"], rows["out_height"]], axis=1)[item]
+        found += displaced(rows, lens_points(rows, points, item), centred, item)
+    return found
+
+
+def displaced(rows: Rows, at_lens: Float, centred: Float, item: Int) -> Float:
+    """(N, 2) how far fields move what points of outputs show, in source pixels; in the numbers of float64.
+
+    Args:
+        rows: (B,) plan records.
+        at_lens: (N, 2) the points in lens coordinates, not bent.
+        centred: (N, 2) the same in pixels from the outputs' centres.
+        item: (N,) whose record each belongs to.
+    """
+    moved: Float = np.zeros((len(item), 2))
+    for row in np.unique(item[rows["field"]["kind"][item] != 0]):
+        field, chosen = rows["field"][row], np.flatnonzero(item == row)
+        if field["kind"] == GRID:
+            along = field["scale"] * at_lens[chosen] + field["origin"]
+            cells = np.arange(field["cells"] + 1)
+            found = [np.interp(along[:, axis], cells, field["nodes"][axis, : len(cells)]) for axis in (0, 1)]
+            moved[chosen] = np.stack(found, axis=1) @ field["matrix"].T
+        elif field["kind"] == SPLINE:
+            half = 0.5 * np.array([rows["out_width"][row], rows["out_height"][row]])
+            along = field["scale"] * np.clip(centred[chosen], -half, half) + field["origin"]
+            moved[chosen] = _by_spline(along, field["key"]) @ field["matrix"].T
+    return moved
+
+
+def _by_spline(along: Float, key: npt.NDArray[np.uint32]) -> Float:
+    """(N, 2) displacements of a random field at (N, 2) places counted in nodes, as `gpu_ops.image.field` has them."""
+    first = np.floor(along).astype(np.int64) - 1
+    least, num = first.min(axis=0), np.ptp(first, axis=0) + TAPS
+    lines = np.arange(least[1], least[1] + num[1]).astype(np.uint32)
+    num_words = 2 * (int(least[0] + num[0]) + 1) // 4 * 4 + 4
+    words = checked_draws(key, 0, np.zeros_like(lines), lines, num_words)
+    nodes = ((words & 0xFFFF) + (words >> 16)).reshape(len(lines), -1, 2) / 65535.0 - 1.0
+    moved: Float = np.zeros_like(along)
+    for down in range(TAPS):
+        for right in range(TAPS):
+            distance = np.abs(along - (first + np.array([right, down])))
+            weight = (np.maximum(2.0 - distance, 0.0) ** 3 - 4.0 * np.maximum(1.0 - distance, 0.0) ** 3).prod(axis=1)
+            moved += nodes[first[:, 1] + down - least[1], first[:, 0] + right] * (weight / 36.0)[:, None]
+    return moved
+
+
 def refuse_bends(recipe: Recipe) -> None:
     """Raise a ValueError if a recipe bends in a way that targets do not follow: its inverse is not looked for yet."""
     for name in _bends_not_followed(recipe):
         raise ValueError(f"masks, boxes and points do not follow {name}. Leave it out, or the targets.")
+
+
+def refuse_shuffles(recipe: Recipe) -> None:
+    """Raise a ValueError if a recipe cuts images into cells that change places: no look-up says where these went."""
+    if "grid_shuffle" in _bends_not_followed(recipe):
+        raise ValueError("to_source does not follow grid_shuffle. Leave it out.")
 
 
 def not_followed(recipe: Recipe, *, has_label_maps: bool) -> list[str]:

@@ -27,7 +27,7 @@ def look_up_matrices(rows: Rows) -> tuple[Float, Float]:
 
 
 def source_points(rows: Rows, points: Float, item: Int) -> Float:
-    """(N, 2) points of the image that output points show, through all passes, of records that bend by a lens at most.
+    """(N, 2) points of the image that output points show, through all passes; what fields move them by is not in it.
 
     Args:
         rows: (B,) plan records of a view.
@@ -35,7 +35,7 @@ def source_points(rows: Rows, points: Float, item: Int) -> Float:
         item: (N,) whose record each belongs to.
     """
     for own in reversed(passes_of(rows)):
-        points = _source_points(own, points, item)
+        points = points_of_pass(own, points, item)
     return points
 
 
@@ -47,16 +47,22 @@ def looked_at(rows: Rows) -> Float:
     item = np.repeat(np.arange(len(rows)), 4)
     for own in reversed(before):
         outline = found[:, [[0, 1], [2, 1], [2, 3], [0, 3]]].reshape(-1, 2)
-        corners = _source_points(own, outline, item).reshape(-1, 4, 2)
+        corners = points_of_pass(own, outline, item).reshape(-1, 4, 2)
         found = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
     return found
 
 
-def _source_points(rows: Rows, points: Float, item: Int) -> Float:
-    before, after = look_up_matrices(rows)
-    at = mapped_points(before, points, item)
-    at[:, :2] /= np.maximum(at[:, 2:], LEAST_DIVISOR)
-    u, v = at[:, 0], at[:, 1]
+def lens_points(rows: Rows, points: Float, item: Int) -> Float:
+    """(N, 2) points of a pass in lens coordinates, which the lens has not bent; arguments as of `source_points`."""
+    at = mapped_points(look_up_matrices(rows)[0], points, item)
+    found: Float = at[:, :2] / np.maximum(at[:, 2:], LEAST_DIVISOR)
+    return found
+
+
+def points_of_pass(rows: Rows, points: Float, item: Int) -> Float:
+    """What `source_points` gives of one pass."""
+    after = look_up_matrices(rows)[1]
+    u, v = lens_points(rows, points, item).T
     k1, k2, k3, p1, p2 = rows["lens"][item].T
     r2 = u * u + v * v
     gain = radial_gain.py_func(r2, k1, k2, k3)

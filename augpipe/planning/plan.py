@@ -20,8 +20,7 @@ from augpipe.ops.op import Drawn, Op
 from augpipe.ops.random_words import RandomWords, Stream
 from augpipe.ops.view_passes import Keyed
 from augpipe.planning.composed import write_look
-from augpipe.planning.fields import refuse_bends
-from augpipe.planning.look_up import source_points
+from augpipe.planning.fields import bent_points, refuse_shuffles
 from augpipe.planning.mixing_draws import draw_mixing, pastes, write_mixing
 from augpipe.planning.mosaic_draws import placed_dtype
 from augpipe.planning.plan_record import BORDERS, INTERPOLATIONS, plan_dtype
@@ -83,9 +82,9 @@ class Plan:
             image there; with MixUp, it is the place in the sample's own.
 
         Raises:
-            ValueError: the recipe bends in a way that is not followed, or the shapes do not fit together.
+            ValueError: the recipe shuffles cells or makes mosaics, or the shapes do not fit together.
         """
-        refuse_bends(self.recipe)
+        refuse_shuffles(self.recipe)
         if self.recipe.mosaic is not None:
             refuse_mixing(self.recipe, "to_source")
         given = np.asarray(points, np.float64)
@@ -103,7 +102,7 @@ class Plan:
                 f"{count(len(self), 'sample')}, with the positions 0..{len(self) - 1}."
             )
         item = np.broadcast_to(which, (len(given),)).astype(np.int64)
-        found = source_points(self.views[view], given, item)
+        found = bent_points(self.views[view], given, item)
         if self.recipe.mixing:
             mixed = self.views[view]["mixing"][item]
             region = mixed["region"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from augpipe import Plan, Recipe, ops, plan
+from augpipe import Augment, Plan, Recipe, ops, plan
 from augpipe.planning.fields import NOT_FOLLOWED
 from augpipe.planning.plan import refusals
 from augpipe.planning.targets.boxes import map_boxes
@@ -249,6 +249,43 @@ def test_points_that_a_fold_shows_twice_count_once_and_those_behind_it_are_unsee
     assert np.abs(again - sources[is_shown]).max() < 1e-6
     far = np.array([[-4000.0, 9000.0], [399.0, 399.0]])
     assert not inverse.to_output(far, np.zeros(2, np.int64))[1].any()
+
+
+BENT = {
+    "grid": [ops.GridDistortion(distort_limit=(-0.4, 0.4))],
+    "elastic": [ops.ElasticTransform(alpha=60.0, sigma=6.0, affine_px=8.0, p=1.0)],
+    "optical": [ops.OpticalDistortion(k=(-0.3, 0.5))],
+    "turned": [ops.GridDistortion(normalized=False), ops.Rotate(max_deg=30, step=None)],
+    "fisheye": [ops.Flip(), ops.Rotate(max_deg=20, step=None), ops.OpticalDistortion(mode="fisheye", k=(-0.2, 0.5))],
+    "same": [ops.Flip(), ops.ElasticTransform(alpha=40.0, sigma=9.0, same=True, p=1.0), ops.Rotate(max_deg=20)],
+}
+
+
+@pytest.mark.parametrize("name", BENT)
+def test_points_of_bent_outputs_lead_to_what_is_drawn_there(name: str) -> None:
+    """Of photographs whose levels are their own coordinates, outputs show where they come from."""
+    across, down = np.meshgrid(np.arange(120, dtype=np.uint8), np.arange(120, dtype=np.uint8))
+    ramp = np.stack([2 * across, 2 * down, across], axis=2)
+    levels = ops.Normalize(mean=(0.0,) * 3, std=(1 / 255,) * 3)
+    recipe = Recipe(ops=[ops.Resize(size=120), *BENT[name], levels], border="edge", antialias=False)
+    drawn = plan(recipe, [3, 4], sizes=[(120, 120)] * 2)
+    shown = np.asarray(Augment(recipe)([ramp, ramp], plan=drawn))
+    y, x = np.mgrid[:120, :120] + 0.5
+    at = np.stack([x, y], axis=-1).reshape(-1, 2)
+    for position in (0, 1):
+        found = drawn.to_source(at, position).reshape(120, 120, 2)
+        is_inside = ((found > 1.0) & (found < 119.0)).all(axis=2)
+        assert is_inside.mean() > 0.5 and np.abs(found - at.reshape(found.shape)).max() > 2.0
+        levels_of = np.moveaxis(shown[position][:2], 0, 2) / 2.0 + 0.5
+        assert np.abs(found - levels_of)[is_inside].max() < 0.01
+        look = dense(drawn, position)
+        assert np.abs(found - np.stack([look.x, look.y], axis=-1)).max() < 1e-5
+
+
+def test_to_source_refuses_cells_that_change_places() -> None:
+    drawn = plan(Recipe(ops=[ops.Resize(size=32), ops.GridShuffle()]), [0], sizes=[(40, 40)])
+    with pytest.raises(ValueError, match="to_source does not follow grid_shuffle"):
+        drawn.to_source([[1.0, 2.0]])
 
 
 DEEP = (
