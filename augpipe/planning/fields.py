@@ -149,9 +149,11 @@ def _by_spline(along: Float, key: npt.NDArray[np.uint32]) -> Float:
     return moved
 
 
-def refuse_bends(recipe: Recipe) -> None:
-    """Raise a ValueError if a recipe bends in a way that targets do not follow: its inverse is not looked for yet."""
+def refuse_bends(recipe: Recipe, *, has_points_only: bool = False) -> None:
+    """Raise a ValueError if a recipe bends in a way that targets do not follow; points follow all but GridShuffle."""
     for name in _bends_not_followed(recipe):
+        if has_points_only and name != "grid_shuffle":
+            continue
         raise ValueError(f"masks, boxes and points do not follow {name}. Leave it out, or the targets.")
 
 

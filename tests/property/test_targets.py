@@ -278,8 +278,25 @@ def test_points_of_bent_outputs_lead_to_what_is_drawn_there(name: str) -> None:
         assert is_inside.mean() > 0.5 and np.abs(found - at.reshape(found.shape)).max() > 2.0
         levels_of = np.moveaxis(shown[position][:2], 0, 2) / 2.0 + 0.5
         assert np.abs(found - levels_of)[is_inside].max() < 0.01
+        chosen = np.flatnonzero(is_inside)[::97]
+        item = np.full(len(chosen), position)
+        back, is_shown = InverseMap(drawn.rows).to_output(found.reshape(-1, 2)[chosen], item)
+        assert is_shown.mean() > 0.9 and np.abs(back - at[chosen])[is_shown].max() < 0.01
         look = dense(drawn, position)
         assert np.abs(found - np.stack([look.x, look.y], axis=-1)).max() < 1e-5
+
+
+def test_points_that_a_bend_shows_twice_are_unseen() -> None:
+    recipe = Recipe(ops=[ops.Resize(size=64), ops.ElasticTransform(alpha=120.0, sigma=4.0, p=1.0)], border="edge")
+    drawn = plan(recipe, [5], sizes=[(64, 64)])
+    y, x = np.mgrid[:64, :64] + 0.5
+    at = np.stack([x, y], axis=-1).reshape(-1, 2)[::37]
+    sources, right, down = (drawn.to_source(at + step) for step in ((0.0, 0.0), (0.01, 0.0), (0.0, 0.01)))
+    along, below = right - sources, down - sources
+    is_mirrored = along[:, 0] * below[:, 1] - along[:, 1] * below[:, 0] < 0.0
+    back, is_shown = InverseMap(drawn.rows).to_output(sources, np.zeros(len(at), np.int64))
+    assert 0.02 < is_mirrored.mean() < 0.4 and is_shown.mean() > 0.3
+    assert not is_shown[is_mirrored].any() and np.abs(back - at)[is_shown].max() < 0.01
 
 
 def test_to_source_refuses_cells_that_change_places() -> None:

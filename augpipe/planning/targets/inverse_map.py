@@ -11,10 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image.inverse import unbend
+from augpipe.gpu_ops.image.rows import GRID, SPLINE
 from augpipe.gpu_ops.image.sampling import LEAST_DIVISOR
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.look_up import look_up_matrices, mapped_points
 from augpipe.planning.record_passes import passes_of
+from augpipe.planning.targets.bent_points import unbent_points
 from augpipe.planning.targets.rings import Rings, clipped
 
 Rows = npt.NDArray[np.void]
@@ -134,6 +136,12 @@ class InverseMap:
         inverse_divisor = homogeneous[:, 2:]
         is_in_front = inverse_divisor[:, 0] > 0.0
         found: Float = homogeneous[:, :2] / np.where(is_in_front[:, None], inverse_divisor, np.nan)
+        if "field" in (self.rows.dtype.names or ()):
+            for row in np.unique(item[np.isin(self.rows["field"]["kind"][item], (GRID, SPLINE))]):
+                own = item == row
+                places, is_found = unbent_points(self.rows[row : row + 1], points[own])
+                found[own] = np.where(is_found[:, None], places, found[own])
+                is_seen[own] &= is_found
         seen = self.seen[item]
         with np.errstate(invalid="ignore"):
             is_in_frame: Bool = self._is_within(self.windows[item], found, ROUNDING_PX)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from augpipe import Augment, Recipe, TargetOptions, View, ops
+from augpipe import Augment, Recipe, TargetOptions, View, ops, plan
 from tests.augpipe.augment_call.tv_stand_ins import Format, installed, made
 
 FLIP = Recipe(ops=(ops.Flip(p=1.0),))
@@ -286,6 +286,23 @@ def test_torchvision_is_not_imported() -> None:
 def test_what_targets_do_not_follow_is_refused_whatever_was_drawn(op: ops.Op) -> None:
     image = np.zeros((20, 30, 3), np.uint8)
     augment = Augment(Recipe(ops=[op]))
-    for targets in ({"mask": image[:, :, 0]}, {"keypoints": [(3, 4)]}, {"bboxes": [(1, 2, 3, 4)]}):
+    points = {"keypoints": [(3, 4)]}
+    refused = [{"mask": image[:, :, 0], **points}, {"bboxes": [(1, 2, 3, 4)]}]
+    for targets in [*refused, points] if isinstance(op, ops.GridShuffle) else refused:
         with pytest.raises(ValueError, match="masks, boxes and points do not follow"):
             augment(image=image, bbox_format="coco", **targets)
+
+
+def test_points_alone_follow_what_bends() -> None:
+    image = np.zeros((90, 120, 3), np.uint8)
+    recipe = Recipe(ops=[ops.Resize(size=100), ops.ElasticTransform(alpha=50.0, sigma=7.0, p=1.0)])
+    augment = Augment(recipe)
+    points = np.random.default_rng(1).uniform(15.0, 75.0, (20, 2))
+    drawn = plan(recipe, [3], sizes=[(90, 120)])
+    found = augment(image=image, keypoints=points, plan=drawn)
+    assert len(found["keypoint_ids"]) > 15
+    known = points[found["keypoint_ids"]]
+    assert np.abs(drawn.to_source(found["keypoints"]) - known).max() < 0.01
+    assert np.abs(found["keypoints"] - known * (100 / 120, 100 / 90)).max() > 0.5
+    of_object = augment(image=image, keypoints=[points], plan=drawn)["keypoints"][0]
+    assert np.flatnonzero(of_object[:, 2]).tolist() == found["keypoint_ids"].tolist()
