@@ -7,6 +7,7 @@ from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SNAP, SPLINE
 from augpipe.gpu_ops.random.philox import checked_draws
 from augpipe.ops.frame import Frame
 from augpipe.ops.mixing import MixUp
+from augpipe.ops.op import Op
 from augpipe.planning.look_up import lens_points, points_of_pass
 from augpipe.planning.projection import slope_at_centre
 from augpipe.planning.record_passes import passes_of
@@ -122,14 +123,24 @@ def displaced(rows: Rows, at_lens: Float, centred: Float, item: Int) -> Float:
         field, chosen = rows["field"][row], np.flatnonzero(item == row)
         if field["kind"] == GRID:
             along = field["scale"] * at_lens[chosen] + field["origin"]
-            cells = np.arange(field["cells"] + 1)
-            found = [np.interp(along[:, axis], cells, field["nodes"][axis, : len(cells)]) for axis in (0, 1)]
-            moved[chosen] = np.stack(found, axis=1) @ field["matrix"].T
+            moved[chosen] = _by_grid(along, field) @ field["matrix"].T
         elif field["kind"] == SPLINE:
             half = 0.5 * np.array([rows["out_width"][row], rows["out_height"][row]])
             along = field["scale"] * np.clip(centred[chosen], -half, half) + field["origin"]
             moved[chosen] = _by_spline(along, field["key"]) @ field["matrix"].T
     return moved
+
+
+def _by_grid(along: Float, field: np.void) -> Float:
+    """(N, 2) displacements of a grid at (N, 2) places counted in cells, which may be of `key` whole pixels."""
+    cell = np.clip(along.astype(np.int64), 0, field["cells"] - 1)
+    part, num_px = np.clip(along, 0.0, field["cells"]) - cell, field["key"].astype(np.float64)
+    is_whole = num_px > 1.0
+    inner = np.where(is_whole, num_px - 1.0, 1.0)
+    part = np.where(is_whole, np.clip((part * num_px - 0.5) / inner, 0.0, 1.0), part)
+    left, right = (np.stack([field["nodes"][axis, cell[:, axis] + end] for axis in (0, 1)], axis=1) for end in (0, 1))
+    found: Float = left + part * (right + is_whole - left)
+    return found
 
 
 def _by_spline(along: Float, key: npt.NDArray[np.uint32]) -> Float:
@@ -151,9 +162,10 @@ def _by_spline(along: Float, key: npt.NDArray[np.uint32]) -> Float:
 
 def refuse_bends(recipe: Recipe, *, has_points_only: bool = False) -> None:
     """Raise a ValueError if a recipe bends in a way that targets do not follow; points follow all but GridShuffle."""
+    grids = [op for op in _flat(recipe) if op.op == "grid_distortion" and getattr(op, "cells", "alike") != "alike"]
     for name in _bends_not_followed(recipe):
-        if has_points_only and name != "grid_shuffle":
-            continue
+        if has_points_only and name != "grid_shuffle" and not (name == "grid_distortion" and grids):
+            continue  # of cells of whole pixels, the seams show places twice
         raise ValueError(f"masks, boxes and points do not follow {name}. Leave it out, or the targets.")
 
 
@@ -174,5 +186,8 @@ def label_maps_mixed_by(recipe: Recipe) -> list[str]:
 
 
 def _bends_not_followed(recipe: Recipe) -> list[str]:
-    found = (inner.op for view in recipe.all_views for op in view.ops for inner in op.flat)
-    return list(dict.fromkeys(name for name in found if name in NOT_FOLLOWED))
+    return list(dict.fromkeys(op.op for op in _flat(recipe) if op.op in NOT_FOLLOWED))
+
+
+def _flat(recipe: Recipe) -> list[Op]:
+    return [inner for view in recipe.all_views for op in view.ops for inner in op.flat]

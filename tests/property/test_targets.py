@@ -253,6 +253,7 @@ def test_points_that_a_fold_shows_twice_count_once_and_those_behind_it_are_unsee
 
 BENT = {
     "grid": [ops.GridDistortion(distort_limit=(-0.4, 0.4))],
+    "whole": [ops.GridDistortion(cells="whole_px", num_steps=7)],
     "elastic": [ops.ElasticTransform(alpha=60.0, sigma=6.0, affine_px=8.0, p=1.0)],
     "optical": [ops.OpticalDistortion(k=(-0.3, 0.5))],
     "turned": [ops.GridDistortion(normalized=False), ops.Rotate(max_deg=30, step=None)],
@@ -278,6 +279,8 @@ def test_points_of_bent_outputs_lead_to_what_is_drawn_there(name: str) -> None:
         assert is_inside.mean() > 0.5 and np.abs(found - at.reshape(found.shape)).max() > 2.0
         levels_of = np.moveaxis(shown[position][:2], 0, 2) / 2.0 + 0.5
         assert np.abs(found - levels_of)[is_inside].max() < 0.01
+        if name == "whole":  # places at its seams are shown twice: points do not follow it
+            continue
         chosen = np.flatnonzero(is_inside)[::97]
         item = np.full(len(chosen), position)
         back, is_shown = InverseMap(drawn.rows).to_output(found.reshape(-1, 2)[chosen], item)

@@ -278,6 +278,7 @@ def test_torchvision_is_not_imported() -> None:
     "op",
     [
         ops.GridDistortion(p=0.0),
+        ops.GridDistortion(cells="whole_px"),
         ops.GridShuffle(p=0.0),
         ops.OneOf(ops=[ops.Flip(), ops.ElasticTransform()]),
         ops.OpticalDistortion(p=0.0),
@@ -288,7 +289,8 @@ def test_what_targets_do_not_follow_is_refused_whatever_was_drawn(op: ops.Op) ->
     augment = Augment(Recipe(ops=[op]))
     points = {"keypoints": [(3, 4)]}
     refused = [{"mask": image[:, :, 0], **points}, {"bboxes": [(1, 2, 3, 4)]}]
-    for targets in [*refused, points] if isinstance(op, ops.GridShuffle) else refused:
+    is_for_all = isinstance(op, ops.GridShuffle) or getattr(op, "cells", "alike") == "whole_px"
+    for targets in [*refused, points] if is_for_all else refused:
         with pytest.raises(ValueError, match="masks, boxes and points do not follow"):
             augment(image=image, bbox_format="coco", **targets)
 
