@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augpipe import Augment, Recipe, TargetOptions, ops, plan
+from augpipe.native.cpu_render import Scratch
 from augpipe.ops.commuting import acts_in_look_up
 from tests.parity.images import Pixels, noise, smooth
 
@@ -162,3 +163,43 @@ def test_opencv_gives_the_same_one_after_the_other() -> None:
     shrunk = cv2.resize(blurred, (96, 80), interpolation=cv2.INTER_LINEAR)
     listed = Recipe(ops=[ops.MedianBlur(sizes=(5, 5), p=1.0), ops.Resize(size=(80, 96))])
     assert np.abs(levels(listed, image).astype(int) - shrunk).max() <= 1
+
+
+def test_memory_between_passes_may_grow_from_one_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    handed: list[Pixels] = []
+    between = Scratch.between
+
+    def overwriting(scratch: Scratch, num_pixels: int) -> Any:
+        found = between(scratch, num_pixels)
+        if handed and not np.shares_memory(handed[-1], found[1]):
+            handed[-1][:] = 77  # as others may whose memory it is now
+        handed.append(found[1])
+        return found
+
+    monkeypatch.setattr(Scratch, "between", overwriting)
+    listed = [ops.Invert(p=1.0), ops.Equalize(p=1.0), ops.Resize(size=(500, 600)), ops.MedianBlur(p=1.0)]
+    image = smooth(300, 300)
+    expected = image
+    recipe = Recipe(ops=[*listed, ops.CenterCrop(size=400), ops.Equalize(p=1.0), ops.Resize(size=(40, 50))])
+    assert recipe.num_passes == 4
+    for one in recipe.passes[0]:
+        expected = levels(Recipe(ops=[op for _, op in one]), expected)
+    np.testing.assert_array_equal(levels(recipe, image), expected)
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_normalize_acts_in_the_last_pass_wherever_it_is_listed(place: int) -> None:
+    listed: list[ops.Op] = [ops.Solarize(p=1.0), ops.Rotate(max_deg=(25, 25)), ops.Invert(p=1.0)]
+    last = Recipe(ops=[*listed, ops.Normalize()])
+    recipe = Recipe(ops=[*listed[:place], ops.Normalize(), *listed[place:]])
+    image = smooth(24, 37)
+    assert recipe.num_passes == 2
+    np.testing.assert_array_equal(Augment(recipe)(image), Augment(last)(image))
+
+
+def test_one_channel_is_the_gray_of_a_fill_that_a_later_pass_shows() -> None:
+    fields: dict[str, Any] = {"border": "constant", "fill": (200, 30, 90)}
+    listed = [ops.Grayscale(p=1.0), ops.Rotate(max_deg=(45, 45))]
+    made = levels(Recipe(ops=listed, channels=1, **fields), smooth(24, 24))
+    assert Recipe(ops=listed, **fields).num_passes == 2
+    assert made.ravel()[0] == round(0.299 * 200 + 0.587 * 30 + 0.114 * 90)

@@ -54,6 +54,7 @@ def test_look_ups_then_steps_are_one_pass_whatever_the_steps() -> None:
     )
 
 
+WIDE = ops.CoarseDropout(height=(2, 2), width=(6, 8))
 BLACK, GRAY = {"border": "constant"}, {"border": "constant", "fill": 9}
 
 
@@ -85,6 +86,12 @@ BLACK, GRAY = {"border": "constant"}, {"border": "constant", "fill": 9}
         ((ops.Noise(), ops.QuarterTurn()), {}, "noise | quarter_turn"),
         ((ops.Resize(size=8), ops.Noise(), ops.QuarterTurn()), {}, "resize, noise, quarter_turn"),
         ((ops.Noise(), ops.QuarterTurn(swaps_sides=True)), {}, "noise, quarter_turn"),
+        ((ops.Resize(size=8), WIDE, ops.QuarterTurn()), {}, "resize, coarse_dropout | quarter_turn"),
+        ((ops.Resize(size=8), WIDE, ops.Transpose(), ops.Flip()), {}, "resize, coarse_dropout | transpose, flip"),
+        ((WIDE, ops.Flip()), {}, "coarse_dropout, flip"),
+        ((ops.Resize(size=8), ops.CoarseDropout(), ops.Transpose()), {}, "resize, coarse_dropout, transpose"),
+        ((ops.Resize(size=8), ops.Erase(), ops.Transpose()), {}, "resize, erase, transpose"),
+        ((ops.Resize(size=8), ops.Erase(ratio=(2.0, 3.0)), ops.Transpose()), {}, "resize, erase | transpose"),
         ((ops.Contrast(), ops.CenterCrop(size=8)), {}, "contrast, center_crop"),
         ((ops.Contrast(about="mean"), ops.CenterCrop(size=8)), {}, "contrast | center_crop"),
         ((ops.Noise(p=0.0), ops.Rotate()), {}, "noise, rotate"),
