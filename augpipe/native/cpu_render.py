@@ -134,11 +134,13 @@ def _render_passes(
     next one looks at them."""
     *before, (last, sizes) = parted_tables(rows)
     num = len(out) // max(len(images), 1)
+    most_px = max(int(of_images.prod(axis=1, dtype=np.int64).max(initial=0)) for _, of_images in before)
+    all_levels, all_packed = scratch.between(most_px)  # once: a pass looks at what the one before it has left there
     for nth in range(len(images)):
         own, looked_at = slice(nth, nth + 1), images[nth : nth + 1]
         for table, of_images in before:
             height, width = of_images[nth].tolist()
-            levels, packed = scratch.between(height * width)
+            levels, packed = all_levels[: 3 * height * width], all_packed[: height * width]
             render(looked_at, table[own], levels, (height, width), LEVELS, scratch)
             pack_levels(levels, packed)
             looked_at = np.array([(packed.ctypes.data, width, 0, 0)], np.int64)
