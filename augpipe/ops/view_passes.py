@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from augpipe.ops import Op, WholePixels
+from augpipe.ops import Normalize, Op, WholePixels
 from augpipe.ops.commuting import Place, acts_in_look_up, commutes, is_step
 from augpipe.ops.op import Beyond
 from augpipe.ops.resizes import one_size
@@ -40,6 +40,9 @@ def passes_of(acting: Keyed, beyond: Beyond, interpolation: str) -> tuple[Keyed,
         passes[-1].append((key, op))
         if not looks:
             steps += _steps(op)
+    if len(passes) > 1:  # numbers are for the batch, and what a later pass looks up are levels
+        passes = [[keyed for keyed in own if not isinstance(keyed[1], Normalize)] for own in passes]
+        passes[-1] += [keyed for keyed in acting if isinstance(keyed[1], Normalize)]
     return tuple(map(tuple, passes))
 
 
