@@ -303,7 +303,7 @@ def _plan_view(
                 op.apply(frame, all_drawn[key])
             else:
                 op.apply(frame, {})
-    if recipe.channels == 1 and not view.ends_gray:
+    if recipe.channels == 1 and (len(frames) > 1 or not view.ends_gray):  # a later pass may show a fill with colours
         make_gray(frame)
     rows: Rows = np.zeros(len(ids), plan_dtype(view, frames, bool(recipe.mixing), recipe.mosaic))
     if placed is not None:
