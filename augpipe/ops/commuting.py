@@ -99,7 +99,18 @@ def _is_alike(step: Op, look_up: Op, place: Place) -> bool:
         return _are_whole(place, cells) and (isinstance(look_up, ops.Flip) or cells[0] == cells[1])
     if isinstance(step, ops.JpegCompression):
         return place.sides is not None and not any(side % BLOCK_PX for side in place.sides)
+    if not (isinstance(look_up, ops.Flip) or _is_alike_turned(step)):
+        return False
     return isinstance(step, ALIKE) or _is_of_a_pixel(step)
+
+
+def _is_alike_turned(step: Op) -> bool:
+    """Whether rectangles are as often high as they are wide."""
+    if isinstance(step, ops.CoarseDropout):
+        return step.height == step.width
+    if isinstance(step, ops.Erase):
+        return abs(step.ratio[0] * step.ratio[1] - 1.0) < 0.02  # of 0.3..3.3, torchvision's, it is 0.99
+    return True
 
 
 def _are_whole(place: Place, cells: tuple[int, int]) -> bool:
