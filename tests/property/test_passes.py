@@ -137,6 +137,15 @@ def test_a_step_before_a_look_up_acts_before_it(number: int) -> None:
         assert apart.mean() < 0.5 and np.quantile(apart, 0.99) <= 1.0, step
 
 
+@pytest.mark.parametrize("step", [ops.CLAHE(p=1.0), ops.JpegCompression(p=1.0)], ids=lambda op: op.op)
+def test_what_begins_at_the_upper_left_acts_before_flips_and_turns(step: ops.Op) -> None:
+    image = smooth(64, 64)
+    for look_up in (ops.Flip(p=1.0), ops.QuarterTurn(turns=(1,)), ops.QuarterTurn(turns=(2,)), ops.Transpose(p=1.0)):
+        both = levels(Recipe(ops=[ops.Resize(size=64), step, look_up]), image)
+        apart = np.abs(both.astype(int) - levels(Recipe(ops=[look_up]), levels(Recipe(ops=[step]), image)))
+        assert apart.mean() < 0.5, look_up
+
+
 def test_the_check_above_can_fail() -> None:
     image = smooth(24, 37)
     for step, look_up in ((ops.Posterize(bits=(2, 2)), LOOK_UPS[0]), (ops.Equalize(p=1.0), LOOK_UPS[1])):
