@@ -94,14 +94,21 @@ def _turns_hsv(op: ops.ColorJitter) -> bool:
 def _is_alike(step: Op, look_up: Op, place: Place) -> bool:
     if isinstance(step, ops.MotionBlur):
         return step.line == "ends" or step.degrees[1] - step.degrees[0] >= 360.0
-    if isinstance(step, ops.CLAHE | ops.GridShuffle):
-        cells = step.tiles if isinstance(step, ops.CLAHE) else step.grid
-        return _are_whole(place, cells) and (isinstance(look_up, ops.Flip) or cells[0] == cells[1])
-    if isinstance(step, ops.JpegCompression):
-        return place.sides is not None and not any(side % BLOCK_PX for side in place.sides)
-    if not (isinstance(look_up, ops.Flip) or _is_alike_turned(step)):
+    if isinstance(step, ops.CLAHE):  # which counts from its tiles' centres half a pixel off, as OpenCV
+        tiles = step.tiles
+        return isinstance(look_up, ops.Transpose) and tiles[0] == tiles[1] and _are_whole(place, tiles)
+    if isinstance(step, ops.GridShuffle):
+        return _are_whole(place, step.grid) and (isinstance(look_up, ops.Flip) or step.grid[0] == step.grid[1])
+    if isinstance(step, ops.JpegCompression):  # whose table of quanta is not the same for rows and for columns
+        is_whole = place.sides is not None and not any(side % BLOCK_PX for side in place.sides)
+        return is_whole and (isinstance(look_up, ops.Flip) or _only_turns_by_half(look_up))
+    if not (isinstance(look_up, ops.Flip) or _only_turns_by_half(look_up) or _is_alike_turned(step)):
         return False
     return isinstance(step, ALIKE) or _is_of_a_pixel(step)
+
+
+def _only_turns_by_half(look_up: Op) -> bool:
+    return isinstance(look_up, ops.QuarterTurn) and not {1, 3}.intersection(look_up.turns)
 
 
 def _is_alike_turned(step: Op) -> bool:
@@ -121,7 +128,7 @@ def _shows_the_same_pixels(look_up: Op, place: Place) -> bool:
     """Whether it only puts the pixels of a frame elsewhere in it."""
     is_square = place.sides is not None and place.sides[0] == place.sides[1]
     if isinstance(look_up, ops.QuarterTurn):
-        return is_square or look_up.swaps_sides or not {1, 3}.intersection(look_up.turns)
+        return is_square or look_up.swaps_sides or _only_turns_by_half(look_up)
     if isinstance(look_up, ops.Transpose):
         return is_square or look_up.swaps_sides
     return isinstance(look_up, ops.Flip)
