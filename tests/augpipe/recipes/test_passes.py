@@ -81,7 +81,11 @@ BLACK, GRAY = {"border": "constant"}, {"border": "constant", "fill": 9}
         ((ops.Resize(size=32), ops.JpegCompression(), ops.Flip()), {}, "resize, jpeg_compression, flip"),
         ((ops.Resize(size=30), ops.GridShuffle(), ops.Flip()), {}, "resize, grid_shuffle, flip"),
         ((ops.Resize(size=32), ops.JpegCompression(), ops.Transpose()), {}, "resize, jpeg_compression | transpose"),
-        ((ops.Resize(size=32), ops.JpegCompression(), ops.QuarterTurn()), {}, "resize, jpeg_compression | quarter_turn"),
+        (
+            (ops.Resize(size=32), ops.JpegCompression(), ops.QuarterTurn()),
+            {},
+            "resize, jpeg_compression | quarter_turn",
+        ),
         ((ops.Resize(size=32), ops.CLAHE(), ops.Flip()), {}, "resize, clahe | flip"),
         ((ops.Resize(size=32), ops.CLAHE(), ops.Transpose()), {}, "resize, clahe, transpose"),
         ((ops.Noise(), ops.QuarterTurn()), {}, "noise | quarter_turn"),
