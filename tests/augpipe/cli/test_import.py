@@ -107,12 +107,12 @@ def test_a_comparison_is_a_sheet_of_both_and_of_means(monkeypatch: pytest.Monkey
     given = ["import", "flip.py:flip", "--compare", "photo.png", "--out", "a.toml"]
     ended = CliRunner().invoke(app, given)
     assert ended.exit_code == 0, ended.stderr
-    assert "compare.png: theirs, ours, and the difference of their means" in ended.stderr
+    assert "compare.png: theirs (by albumentations), ours, and the difference of their means" in ended.stderr
     with Image.open("compare.png") as sheet:
         assert sheet.width > 500
     monkeypatch.setitem(sys.modules, "albumentations", None)  # type: ignore[arg-type]
     refused = CliRunner().invoke(app, given)
-    assert refused.exit_code and "Install its library." in refused.stderr
+    assert refused.exit_code and "Mend its installation, or leave --compare out." in refused.stderr
 
 
 def test_means_are_as_far_apart_as_by_chance_or_further() -> None:
