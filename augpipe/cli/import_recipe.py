@@ -87,11 +87,14 @@ def _draw_comparison(source: str, found: "Imported", photo: Path, sheet: Path) -
     if source == "-" or Path(path).suffix == ".json":
         raise ValueError(f"--compare cannot build {source}. Give a script, as train.py:transforms, or a module.")
     is_script = Path(path).exists()
-    text = Path(path).read_text(encoding="utf-8") if is_script else ""
-    made = theirs.of_text(text, name or None) if is_script else _of_module(path, name)
+    script = Path(path).read_text(encoding="utf-8") if is_script else ""
+    made = theirs.of_text(script, name or None) if is_script else _of_module(path, name)
     image = whole_image(as_source(str(photo), {}), 0)
-    draw_sheet(compared(theirs.as_transform(made), found.recipe, image, source)).save(sheet)
-    console(stderr=True).print(f"{sheet}: theirs, ours, and the difference of their means", markup=False)
+    is_normalized = any(op.op == "normalize" for op in found.recipe.ops)
+    transform, library = theirs.as_transform(made, is_normalized=is_normalized), theirs.installed(made)
+    draw_sheet(compared(transform, found.recipe, image, f"{source}, by {library} and by augpipe")).save(sheet)
+    text = f"{sheet}: theirs (by {library}), ours, and the difference of their means"
+    console(stderr=True).print(text, markup=False)
 
 
 def as_json(found: "Imported") -> dict[str, Any]:
