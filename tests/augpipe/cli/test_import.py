@@ -110,6 +110,8 @@ def test_a_comparison_is_a_sheet_of_both_and_of_means(monkeypatch: pytest.Monkey
     assert "compare.png: theirs (by albumentations), ours, and the difference of their means" in ended.stderr
     with Image.open("compare.png") as sheet:
         assert sheet.width > 500
+    nowhere = CliRunner().invoke(app, [*given, "--sheet", "nowhere/a.png"])
+    assert "--sheet nowhere/a.png: there is no folder nowhere" in nowhere.stderr
     monkeypatch.setitem(sys.modules, "albumentations", None)  # type: ignore[arg-type]
     refused = CliRunner().invoke(app, given)
     assert refused.exit_code and "Mend its installation, or leave --compare out." in refused.stderr

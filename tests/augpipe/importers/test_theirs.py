@@ -58,15 +58,12 @@ def test_an_interpolation_without_its_argument_s_name_is_torchvision_s_member(mo
 
 
 def test_boxes_that_a_recipe_asks_for_are_none() -> None:
+    def asking(name: str, label_fields: list[str] | None) -> types.SimpleNamespace:
+        return types.SimpleNamespace(data_fields=[name], params=types.SimpleNamespace(label_fields=label_fields))
+
     class WithBoxes(Kept):
-        processors = {
-            "bboxes": types.SimpleNamespace(
-                data_fields=["bboxes"], params=types.SimpleNamespace(label_fields=["labels"])
-            ),
-            "keypoints": types.SimpleNamespace(
-                data_fields=["keypoints"], params=types.SimpleNamespace(label_fields=None)
-            ),
-        }
+        def __init__(self) -> None:
+            self.processors = {"bboxes": asking("bboxes", ["labels"]), "keypoints": asking("keypoints", None)}
 
         def __call__(self, image: Any, *, bboxes: Any, labels: Any, keypoints: Any) -> Any:
             assert bboxes == labels == keypoints == []
