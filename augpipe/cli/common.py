@@ -95,21 +95,21 @@ def with_skip_bad(on_error: Any, skip_bad: bool) -> Any:
     return "skip"
 
 
-def output_file(path: Path, extensions: tuple[str, ...]) -> Path:
-    """`path`, once it is known that a file can be written there.
+def output_file(path: Path, extensions: tuple[str, ...], option: str = "--out") -> Path:
+    """`path` of an option, once it is known that a file can be written there.
 
     Raises:
         ValueError: it cannot, or its name does not end with one of `extensions`; says what to do.
     """
     if path.is_dir():
-        raise ValueError(f"--out {path} is a folder. Give the name of a file in it, as {path / 'sheet.png'}.")
+        raise ValueError(f"{option} {path} is a folder. Give the name of a file in it, as {path / 'sheet.png'}.")
     if path.suffix.lower() not in extensions:
-        raise ValueError(f"--out {path}: its name must end with {' or '.join(extensions)}.")
+        raise ValueError(f"{option} {path}: its name must end with {' or '.join(extensions)}.")
     folder = path.parent
     if not folder.is_dir():
-        raise ValueError(f"--out {path}: there is no folder {folder}. Make it first, or write elsewhere.")
+        raise ValueError(f"{option} {path}: there is no folder {folder}. Make it first, or write elsewhere.")
     if not os.access(path if path.exists() else folder, os.W_OK):
-        raise ValueError(f"--out {path} cannot be written: permission denied. Write elsewhere.")
+        raise ValueError(f"{option} {path} cannot be written: permission denied. Write elsewhere.")
     return path
 
 

@@ -57,7 +57,7 @@ def import_recipe(
     """
     found = _found(source, version, not leave_out)
     if compare is not None:
-        _draw_comparison(source, found, compare, output_file(sheet, EXTENSIONS))
+        _draw_comparison(source, found, compare, output_file(sheet, EXTENSIONS, "--sheet"))
     text = found.recipe.to_toml()
     if out is not None:
         out.write_text(text, encoding="utf-8")
