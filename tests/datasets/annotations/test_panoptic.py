@@ -120,6 +120,11 @@ def test_segments_that_cannot_be_used_are_refused(tmp_path: Path, segment: Any, 
 def test_verify_names_the_files_that_are_wrong(tmp_path: Path) -> None:
     path = put_panoptic(tmp_path, [{"id": DOG, "category_id": 7, "bbox": [0, 0, 9, 9]}])
     (tmp_path / "panoptic_val/b.png").unlink()
+    Image.new("P", (20, 20)).save(tmp_path / "panoptic_val/c.png")
+    with pytest.raises(
+        ValueError, match="c.png: it holds numbers, gray or of a palette, and no colours. Write it in RGB"
+    ):
+        open_source(path).label_map(2)
     Image.new("RGB", (9, 8)).save(tmp_path / "panoptic_val/c.png")
     result = CliRunner().invoke(app, ["verify", str(path)])
     output = result.output
@@ -136,6 +141,7 @@ def test_files_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
         (twice, "annotation 1: its image has another annotation"),
         ([{"image_id": 0}], "annotation 0: it has no list segments_info"),
         ([{**twice[0], "file_name": 3}], "annotation 0: its file_name is 3"),
+        ([{**twice[0], "file_name": "\ud83d.png"}], r"annotation 0: its file_name is '\\ud83d.png'"),
         ([{**twice[0], "image_id": 8}], "annotation 0: its image_id is 8, which is none of the images"),
         ([], "has no annotation of any of its images"),
     ):
@@ -151,6 +157,14 @@ def test_files_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
         PanopticSource(path)
     with pytest.raises(ValueError, match="it is of a panoptic file. Put its PNG files into a folder"):
         CocoSource(path)
+
+
+def test_names_of_folders_that_windows_wrote(tmp_path: Path) -> None:
+    path = put_panoptic(tmp_path)
+    (tmp_path / "panoptic_val/sub").mkdir()
+    (tmp_path / "panoptic_val/a.png").rename(tmp_path / "panoptic_val/sub/a.png")
+    path.write_text(path.read_text().replace('"a.png"', '"sub\\\\a.png"'))
+    assert PanopticSource(path).label_map(0).shape == SIZES["a"]
 
 
 def test_real_photographs_there_and_back(coco80: Path, tmp_path: Path) -> None:
