@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -253,7 +253,7 @@ class CocoReader:
         name = image.get("file_name")
         if name is None and isinstance(image.get("coco_url"), str):  # LVIS: .../train2017/000000391895.jpg
             name = "/".join(image["coco_url"].split("/")[-2:])
-        if not isinstance(name, str) or name == "" or any(c == "\0" or "\ud800" <= c <= "\udfff" for c in name):
+        if not is_file_name(name):
             raise ValueError(f"{self.path}: image {image['id']!r:.40} has the file_name {name!r:.80}. Write its path.")
         return name.replace("\\", "/")
 
@@ -303,6 +303,11 @@ class CocoReader:
             if isinstance(points, list) and points:
                 return (), len(points) // 3
         return (), 0
+
+
+def is_file_name(name: Any) -> TypeGuard[str]:
+    """Whether it can be the path of a file: a text without NUL and halves of letters."""
+    return isinstance(name, str) and name != "" and not any(c == "\0" or "\ud800" <= c <= "\udfff" for c in name)
 
 
 def looked_up(known: Mapping[Any, int], annotation: Object, name: str, where: str) -> int:

@@ -83,7 +83,10 @@ class MapFiles:
         if self.encoding == "labels":
             return levels
         if levels.ndim == 2:
-            raise ValueError('it holds numbers and no colours. Read it with encoding="labels".')
+            raise ValueError(
+                "it holds numbers, gray or of a palette, and no colours. Write it in RGB; a LabelMapSource reads "
+                'numbers with encoding="labels".'
+            )
         ids = levels.astype(np.int32) @ np.array([1, 256, 65536], np.int32)
         return ids if self.encoding == "ids" else self._classes_of(ids)
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.datasets.annotations.annotated_source import AnnotatedSource, Annotations, names_of, shown
-from augpipe.datasets.annotations.coco import CocoReader, Object, area_of, edges_of, looked_up, read_json
+from augpipe.datasets.annotations.coco import CocoReader, Object, area_of, edges_of, is_file_name, looked_up, read_json
 from augpipe.datasets.annotations.faults import Faults, OnError
 from augpipe.datasets.annotations.find_images import find_root
 from augpipe.datasets.annotations.label_maps import MapFiles
@@ -92,7 +92,8 @@ class PanopticSource(AnnotatedSource):
         objects, self._segments = _read_segments(reader, [of_image[number] for number in numbers], sizes, faults)
         self.image_ids: Sequence[int | str] = [reader.image_ids[number] for number in numbers]
         """The file's id of each sample."""
-        paths = [os.path.abspath(os.path.join(folder, of_image[number]["file_name"])) for number in numbers]
+        maps_of = [of_image[number]["file_name"].replace("\\", "/") for number in numbers]
+        paths = [os.path.abspath(os.path.join(folder, name)) for name in maps_of]
         super().__init__(
             root,
             names_of([reader.file_names[number] for number in numbers]),
@@ -178,7 +179,7 @@ def _annotations_by_image(reader: CocoReader, annotations: Sequence[Any], faults
                 raise ValueError("it has no list segments_info, as those of panoptic files have")
             image = looked_up(reader.sample_of, annotation, "image_id", "images")
             name = annotation.get("file_name")
-            if not isinstance(name, str) or name == "" or "\0" in name:
+            if not is_file_name(name):
                 raise ValueError(f"its file_name is {name!r:.80}, and must be the path of its PNG file")
             if image in found:
                 raise ValueError(f"its image has another annotation (image_id {annotation['image_id']!r:.40})")

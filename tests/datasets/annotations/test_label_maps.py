@@ -120,9 +120,7 @@ def test_what_maps_may_hold(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read(), deep, strict=True)
     put_map(maps / "a.png", labels, "1")
     assert set(np.unique(read()).tolist()) <= {0, 1}
-    with pytest.raises(
-        ValueError, match='a.png: it holds numbers, .* LabelMapSource reads numbers with encoding="labels"'
-    ):
+    with pytest.raises(ValueError, match='a.png: it holds numbers, .* reads numbers with encoding="labels"'):
         read(encoding="ids")
     put_map(maps / "a.png", colours)
     np.testing.assert_array_equal(read(), colours, strict=True)

@@ -121,9 +121,7 @@ def test_verify_names_the_files_that_are_wrong(tmp_path: Path) -> None:
     path = put_panoptic(tmp_path, [{"id": DOG, "category_id": 7, "bbox": [0, 0, 9, 9]}])
     (tmp_path / "panoptic_val/b.png").unlink()
     Image.new("P", (20, 20)).save(tmp_path / "panoptic_val/c.png")
-    with pytest.raises(
-        ValueError, match="c.png: it holds numbers, gray or of a palette, and no colours. Write it in RGB"
-    ):
+    with pytest.raises(ValueError, match="c.png: it holds numbers, gray or of a palette, .* Write it in RGB"):
         open_source(path).label_map(2)
     Image.new("RGB", (9, 8)).save(tmp_path / "panoptic_val/c.png")
     result = CliRunner().invoke(app, ["verify", str(path)])
