@@ -290,9 +290,12 @@ def test_what_targets_do_not_follow_is_refused_whatever_was_drawn(op: ops.Op) ->
     points = {"keypoints": [(3, 4)]}
     refused = [{"mask": image[:, :, 0], **points}, {"bboxes": [(1, 2, 3, 4)]}]
     is_for_all = isinstance(op, ops.GridShuffle) or getattr(op, "cells", "alike") == "whole_px"
+    told = "masks, boxes and points do not follow" if is_for_all else "masks and boxes do not follow"
+    told += r" grid_distortion with cells='whole_px'\." if op.op == "grid_distortion" and is_for_all else ""
     for targets in [*refused, points] if is_for_all else refused:
-        with pytest.raises(ValueError, match="masks, boxes and points do not follow"):
+        with pytest.raises(ValueError, match=told):
             augment(image=image, bbox_format="coco", **targets)
+    assert augment(image=image, bboxes=None)["image"].shape == (3, 20, 30)
 
 
 def test_points_alone_follow_what_bends() -> None:
@@ -306,5 +309,5 @@ def test_points_alone_follow_what_bends() -> None:
     known = points[found["keypoint_ids"]]
     assert np.abs(drawn.to_source(found["keypoints"]) - known).max() < 0.01
     assert np.abs(found["keypoints"] - known * (100 / 120, 100 / 90)).max() > 0.5
-    of_object = augment(image=image, keypoints=[points], plan=drawn)["keypoints"][0]
+    of_object = augment(image=image, keypoints=[points], mask=None, plan=drawn)["keypoints"][0]
     assert np.flatnonzero(of_object[:, 2]).tolist() == found["keypoint_ids"].tolist()
