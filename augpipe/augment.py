@@ -237,7 +237,9 @@ class Augment:
                 f"a call of Augment has no argument {next(iter(named))} next to images. Targets and labels come by "
                 "name with image=..., or in one dict or tuple with torchvision's tv_tensors."
             )
-        refuse_bends(self.recipe, has_points_only=named.keys() & set(TARGETS) == {"keypoints"})
+        asked = {name for name in TARGETS if named.get(name) is not None}
+        if images is not None or asked:
+            refuse_bends(self.recipe, has_points_only=asked == {"keypoints"})
         structure = None if images is None else Structure(images)
         image = named.pop("image", None) if structure is None else structure.image
         if image is None:

@@ -161,12 +161,14 @@ def _by_spline(along: Float, key: npt.NDArray[np.uint32]) -> Float:
 
 
 def refuse_bends(recipe: Recipe, *, has_points_only: bool = False) -> None:
-    """Raise a ValueError if a recipe bends in a way that targets do not follow; points follow all but GridShuffle."""
-    grids = [op for op in _flat(recipe) if op.op == "grid_distortion" and getattr(op, "cells", "alike") != "alike"]
+    """Raise a ValueError if a recipe bends in a way that targets do not follow; points follow what does not cut."""
+    grids = [op for op in _flat(recipe) if getattr(op, "cells", "alike") != "alike"]  # seams show places twice
+    cut = {"grid_shuffle": ""} | {op.op: f" with cells={getattr(op, 'cells', '')!r}" for op in grids}
     for name in _bends_not_followed(recipe):
-        if has_points_only and name != "grid_shuffle" and not (name == "grid_distortion" and grids):
-            continue  # of cells of whole pixels, the seams show places twice
-        raise ValueError(f"masks, boxes and points do not follow {name}. Leave it out, or the targets.")
+        if has_points_only and name not in cut:
+            continue
+        what = "masks, boxes and points" if name in cut else "masks and boxes"
+        raise ValueError(f"{what} do not follow {name}{cut.get(name, '')}. Leave it out, or the targets.")
 
 
 def refuse_shuffles(recipe: Recipe) -> None:
