@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from augpipe import Augment, Batch, Loader, Recipe
+from augpipe import Augment, Batch, Loader, Recipe, ops
 from augpipe.datasets.formats.arrays import ArraySource
 from tests.augpipe.decoding.image_files import encoded, scene
 from tests.augpipe.loader.loader_sources import CENTRE, PAPER, MemorySource, arrays, ids_of, run_python, samples
@@ -289,3 +289,12 @@ def test_a_data_loader_around_it_is_told_what_to_write(options: dict[str, Any]) 
     around = torch.utils.data.DataLoader(make(), **options)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="write `for images, labels in loader`, with no DataLoader around it"):
         next(iter(around))
+
+
+def test_arrays_whose_outputs_draw_sizes_of_their_own_go_one_by_one() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (3, 40, 60, 3)).astype(np.uint8)
+    options: dict[str, Any] = {"recipe": Recipe(ops=[ops.RandomResize()]), "dtype": "uint8", "framework": "numpy"}
+    told = r"several sizes: images.\d. is \d+x\d+ and images.\d. \d+x\d+. Add a crop to the recipe, or use batch_size=1."
+    with pytest.raises(ValueError, match=told):
+        next(iter(Loader(images, batch_size=3, **options)))
+    assert len({batch.images.shape for batch in Loader(images, batch_size=1, **options)}) == 3
