@@ -205,7 +205,7 @@ class Planner:
         other = np.flatnonzero((rows["out_height"] != height) | (rows["out_width"] != width))
         if len(other):
             row = rows[other[0]]
-            names = [self._settings.source.name(items[i].opened.sample_id) for i in (0, int(other[0]))]
+            names = [self._settings.source.name(items[i].sample_id) for i in (0, int(other[0]))]
             raise ValueError(
                 f"one batch cannot hold images of several sizes: {names[0]} is {height}x{width} and {names[1]} "
                 f"{row['out_height']}x{row['out_width']}. Add a crop to the recipe, or use batch_size=1."
