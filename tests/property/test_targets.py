@@ -302,6 +302,16 @@ def test_points_that_a_bend_shows_twice_are_unseen() -> None:
     assert not is_shown[is_mirrored].any() and np.abs(back - at)[is_shown].max() < 0.01
 
 
+def test_points_that_are_nowhere_lead_nowhere_and_the_others_where_they_do() -> None:
+    recipe = Recipe(ops=[ops.Resize(size=64), ops.ElasticTransform(p=1.0)])
+    drawn = plan(recipe, [5], sizes=[(64, 64)])
+    found = drawn.to_source([[np.nan, 2.0], [30.0, 40.0]])
+    assert np.isnan(found[0]).all()
+    np.testing.assert_array_equal(found[1:], drawn.to_source([[30.0, 40.0]]))
+    with pytest.raises(ValueError, match="view=1 is out of range: the recipe has 1 view, with the numbers 0..0"):
+        drawn.to_source([[30.0, 40.0]], view=1)
+
+
 def test_to_source_refuses_cells_that_change_places() -> None:
     drawn = plan(Recipe(ops=[ops.Resize(size=32), ops.GridShuffle()]), [0], sizes=[(40, 40)])
     with pytest.raises(ValueError, match="to_source does not follow grid_shuffle"):
