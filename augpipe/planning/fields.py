@@ -119,8 +119,9 @@ def displaced(rows: Rows, at_lens: Float, centred: Float, item: Int) -> Float:
         item: (N,) whose record each belongs to.
     """
     moved: Float = np.zeros((len(item), 2))
+    is_somewhere = np.isfinite(at_lens).all(axis=1) & np.isfinite(centred).all(axis=1)
     for row in np.unique(item[rows["field"]["kind"][item] != 0]):
-        field, chosen = rows["field"][row], np.flatnonzero(item == row)
+        field, chosen = rows["field"][row], np.flatnonzero((item == row) & is_somewhere)
         if field["kind"] == GRID:
             along = field["scale"] * at_lens[chosen] + field["origin"]
             moved[chosen] = _by_grid(along, field) @ field["matrix"].T
@@ -146,6 +147,8 @@ def _by_grid(along: Float, field: np.void) -> Float:
 def _by_spline(along: Float, key: npt.NDArray[np.uint32]) -> Float:
     """(N, 2) displacements of a random field at (N, 2) places counted in nodes, as `gpu_ops.image.field` has them."""
     first = np.floor(along).astype(np.int64) - 1
+    if not len(first):
+        return np.zeros_like(along)
     least, num = first.min(axis=0), np.ptp(first, axis=0) + TAPS
     lines = np.arange(least[1], least[1] + num[1]).astype(np.uint32)
     num_words = 2 * (int(least[0] + num[0]) + 1) // 4 * 4 + 4

@@ -82,7 +82,8 @@ class Plan:
             image there; with MixUp, it is the place in the sample's own.
 
         Raises:
-            ValueError: the recipe shuffles cells or makes mosaics, or the shapes do not fit together.
+            ValueError: the recipe shuffles cells or makes mosaics, the shapes do not fit together, or there is no such
+                sample or view.
         """
         refuse_shuffles(self.recipe)
         if self.recipe.mosaic is not None:
@@ -100,6 +101,11 @@ class Plan:
             raise ValueError(
                 f"position={which.min() if which.min() < 0 else which.max()} is out of range: the plan holds "
                 f"{count(len(self), 'sample')}, with the positions 0..{len(self) - 1}."
+            )
+        if not -len(self.views) <= view < len(self.views):
+            raise ValueError(
+                f"view={view} is out of range: the recipe has {count(len(self.views), 'view')}, with the numbers "
+                f"0..{len(self.views) - 1}."
             )
         item = np.broadcast_to(which, (len(given),)).astype(np.int64)
         found = bent_points(self.views[view], given, item)
