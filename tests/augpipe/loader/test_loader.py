@@ -294,7 +294,7 @@ def test_a_data_loader_around_it_is_told_what_to_write(options: dict[str, Any]) 
 def test_arrays_whose_outputs_draw_sizes_of_their_own_go_one_by_one() -> None:
     images = np.random.default_rng(0).integers(0, 256, (3, 40, 60, 3)).astype(np.uint8)
     options: dict[str, Any] = {"recipe": Recipe(ops=[ops.RandomResize()]), "dtype": "uint8", "framework": "numpy"}
-    told = r"several sizes: images.\d. is \d+x\d+ and images.\d. \d+x\d+. Add a crop to the recipe, or use batch_size=1."
+    told = r"several sizes: images.\d. is \d+x\d+ and images.\d. \d+x\d+. Add a crop to the recipe"
     with pytest.raises(ValueError, match=told):
         next(iter(Loader(images, batch_size=3, **options)))
     assert len({batch.images.shape for batch in Loader(images, batch_size=1, **options)}) == 3
