@@ -63,18 +63,16 @@ KINDS: dict[str, type["Op"]] = {}
 
 
 NEW_FIELDS = {
-    *(
-        "align_corners",
-        "blue_first",
-        "cells",
-        "corners",
-        "height_px",
-        "keep_objects",
-        "keeps_gray",
-        "line",
-        "opposite",
-        "side_px",
-    ),
+    "align_corners",
+    "blue_first",
+    "cells",
+    "corners",
+    "height_px",
+    "keep_objects",
+    "keeps_gray",
+    "line",
+    "opposite",
+    "side_px",
     "swaps_sides",
 }
 """Fields that ops of the first release did not have."""

@@ -12,7 +12,7 @@ Keyed = tuple[tuple[str, Op], ...]
 """Ops, each under its name in the view."""
 
 MOST_PASSES = 4
-"""Of a view: more than any recipe that we have seen takes."""
+"""The most passes of a view: each renders a whole frame."""
 
 
 def passes_of(acting: Keyed, beyond: Beyond, interpolation: str) -> tuple[Keyed, ...]:

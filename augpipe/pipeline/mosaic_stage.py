@@ -14,7 +14,7 @@ import numpy.typing as npt
 from augpipe.pipeline.blocks import Block, BlockMosaic, Ints
 from augpipe.pipeline.items import BatchInProgress, Item
 from augpipe.pipeline.planner import Planner
-from augpipe.planning.look_up import source_points
+from augpipe.planning.fields import bent_points
 from augpipe.planning.mosaic_draws import draw_mosaic
 from augpipe.recipes.recipe import Recipe
 from augpipe.sampling import epoch_order
@@ -202,7 +202,7 @@ def _on_canvas(row: Rows, points: Floats) -> Floats:
     """(n, 2) points of the canvas of (n, 2) output points, by a (1,) plan record."""
     left, top, right, bottom = row["mosaic"]["place"][0].tolist()
     scale = np.array([(right - left) / row["width"][0], (bottom - top) / row["height"][0]])
-    found: Floats = source_points(row, points, np.zeros(len(points), np.int64)) * scale + (left, top)
+    found: Floats = bent_points(row, points, np.zeros(len(points), np.int64)) * scale + (left, top)
     return found
 
 

@@ -94,7 +94,10 @@ def displacements(table: Rows) -> tuple[Float, Float]:
 
 
 def bent_points(rows: Rows, points: Float, item: Int) -> Float:
-    """(N, 2) points of the image that output points show, through lenses and fields; see `source_points`."""
+    """(N, 2) points of the image that output points show, through lenses and fields of all passes.
+
+    Its arguments are those of `points_of_pass`.
+    """
     for own in reversed(passes_of(rows)):
         points = bent_points_of_pass(own, points, item)
     return points

@@ -26,19 +26,6 @@ def look_up_matrices(rows: Rows) -> tuple[Float, Float]:
     return np.matmul(before, from_centre), after
 
 
-def source_points(rows: Rows, points: Float, item: Int) -> Float:
-    """(N, 2) points of the image that output points show, through all passes; what fields move them by is not in it.
-
-    Args:
-        rows: (B,) plan records of a view.
-        points: (N, 2) in output pixels, from the upper left corner.
-        item: (N,) whose record each belongs to.
-    """
-    for own in reversed(passes_of(rows)):
-        points = points_of_pass(own, points, item)
-    return points
-
-
 def looked_at(rows: Rows) -> Float:
     """(B, 4) left, top, right, bottom of what the crops of (B,) records keep, in pixels of the image; of several passes
     the rectangle around that."""
@@ -53,14 +40,20 @@ def looked_at(rows: Rows) -> Float:
 
 
 def lens_points(rows: Rows, points: Float, item: Int) -> Float:
-    """(N, 2) points of a pass in lens coordinates, which the lens has not bent; arguments as of `source_points`."""
+    """(N, 2) points of a pass in lens coordinates, which the lens has not bent; arguments as of `points_of_pass`."""
     at = mapped_points(look_up_matrices(rows)[0], points, item)
     found: Float = at[:, :2] / np.maximum(at[:, 2:], LEAST_DIVISOR)
     return found
 
 
 def points_of_pass(rows: Rows, points: Float, item: Int) -> Float:
-    """What `source_points` gives of one pass."""
+    """(N, 2) points of the image that output points of one pass show; what fields move them by is not in it.
+
+    Args:
+        rows: (B,) plan records of a view.
+        points: (N, 2) in output pixels, from the upper left corner.
+        item: (N,) whose record each belongs to.
+    """
     after = look_up_matrices(rows)[1]
     u, v = lens_points(rows, points, item).T
     k1, k2, k3, p1, p2 = rows["lens"][item].T

@@ -288,7 +288,7 @@ def _plan_view(
     sampled = ":sampled" if is_sampled else ""
     drawn_by = (ids if words is None else words).astype(np.uint32)
     passes = recipe.passes[position]
-    frames = [Frame(sizes[:, 0], sizes[:, 1], _crops_of(passes[0], view), objects)]
+    frames = [Frame(sizes[:, 0], sizes[:, 1], _crops_of(passes[0]), objects)]
     frame = frames[0]
     if recipe.mosaic is not None and placed is not None:
         recipe.mosaic.place(frame, placed["applied"], placed["place"])
@@ -337,16 +337,15 @@ def _plan_view(
     return rows
 
 
-def _crops_of(acting: Keyed, view: View) -> tuple[Op, ...]:
-    """The crops of a pass, in order; of a view of one pass all of them."""
-    return view.crops if len(acting) == len(view.ops) else tuple(op for _, op in acting if op.is_crop)
+def _crops_of(acting: Keyed) -> tuple[Op, ...]:
+    """The crops of a pass, in order."""
+    return tuple(op for _, op in acting if op.is_crop)
 
 
 def _next_frame(frame: Frame, acting: Keyed, *, snaps: bool) -> Frame:
     """The frame that a pass begins with, whose images are what the pass before it has made of its own frame."""
     objects = None if frame.objects is None or frame.is_mapped else seen_objects(frame)
-    crops = tuple(op for _, op in acting if op.is_crop)
-    following = Frame(frame.out_heights, frame.out_widths, crops, objects)
+    following = Frame(frame.out_heights, frame.out_widths, _crops_of(acting), objects)
     if snaps:
         following.snap()
     return following

@@ -24,8 +24,8 @@ Levels = npt.NDArray[np.float32]
 def compared(theirs: Transform, recipe: Recipe, image: Pixels, name: str) -> Contents:
     """Some draws of both, and, where all have one size, their means and how far those are apart.
 
-    Each draws numbers of its own: one image is not to be held against the other, means are. Means of as many other
-    draws of theirs say how far apart means are by chance.
+    Compare the means, not single images: each side draws its own numbers. A second mean of as many other draws of
+    theirs shows how far apart means are by chance.
 
     Args:
         theirs: the library's transform.

@@ -240,12 +240,9 @@ class Recipe(TomlFile):
         Geometry then moves what those steps have not touched yet: noise and holes are not turned with the image, and
         what looks at the whole image sees the finished frame. Draws stay, save those of groups that change places.
         """
-        listed, *others = (self._one_pass(view) for view in self.views or self.all_views)
         if not self.views:
-            return changed(self, ops=listed)
-        counts = [view.count for view in self.views]
-        views = tuple(View(ops=own, count=count) for own, count in zip([listed, *others], counts, strict=True))
-        return changed(self, views=views)
+            return changed(self, ops=self._one_pass(self.all_views[0]))
+        return changed(self, views=tuple(changed(view, ops=self._one_pass(view)) for view in self.views))
 
     def _one_pass(self, view: View) -> Sequence[Op]:
         for step, look_up in self.waits(view):
@@ -258,7 +255,8 @@ class Recipe(TomlFile):
         return passes_of(view.acting_ops, self.beyond_of(view), self.interpolation)
 
     def waits(self, view: View) -> Iterator[tuple[str, str]]:
-        """(step, look-up) for each pass of a view but the first: what stands before what, and does not commute."""
+        """(step, look-up) for each pass of a view but the first: the look-up that begins it, and a step listed before
+        that look-up that must act before it."""
         return reasons(self._passes_of(view), self.beyond_of(view), self.interpolation)
 
     @property

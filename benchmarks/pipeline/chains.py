@@ -117,8 +117,11 @@ def has_one_size(library: str, container: str, recipe: str, image: Any) -> bool 
     """Whether it makes images of one size; None where it is not imported, or the library of today does not take it."""
     try:
         made = importers.from_text(recipe).recipe
+    except ValueError:
+        return None
+    try:
         chain_of(library, container, recipe)(image)
-    except Exception:  # of any library, about a call that it has not or an image that is too small
+    except Exception:  # whatever the library raises about a call that it lacks, or an image that is too small
         return None
     return all(view.out_size for view in made.all_views)
 

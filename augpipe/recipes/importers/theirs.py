@@ -50,7 +50,7 @@ def _built(value: Any) -> Any:
     named = {name: _argument(module, name, one) for name, one in value.kwargs.items()}
     try:
         return getattr(found, last)(*arguments, **named)
-    except Exception as error:
+    except Exception as error:  # whatever it raises is the library's own
         raise ValueError(
             f"{_with_version(library)} cannot make {path}: {error}. It may be written for another version."
         ) from None
@@ -86,9 +86,10 @@ def as_transform(made: Any, *, is_normalized: bool) -> Transform:
 
     def transform(image: Pixels) -> npt.NDArray[Any]:
         try:
-            return _as_array(result_of(made, image), white)
-        except Exception as error:
+            result = result_of(made, image)
+        except Exception as error:  # whatever it raises is the library's own
             raise ValueError(f"{_with_version(library)} cannot transform this image: {error}.") from error
+        return _as_array(result, white)
 
     return transform
 

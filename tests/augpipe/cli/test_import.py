@@ -90,7 +90,7 @@ def test_what_cannot_be_imported_is_said(source: str, told: str) -> None:
 
 def test_a_comparison_is_a_sheet_of_both_and_of_means(monkeypatch: pytest.MonkeyPatch) -> None:
     class Flip:
-        """Of a library that is not there: what the script's calls are built of."""
+        """A stand-in for the library: what the script's calls build."""
 
         __module__ = "albumentations"
 
