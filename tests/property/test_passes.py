@@ -92,6 +92,33 @@ def test_targets_go_through_all_passes(listed: list[ops.Op], boxes: Any) -> None
             np.testing.assert_allclose(np.asarray(ring), np.asarray(other), atol=1e-3)
 
 
+def test_what_an_early_pass_cuts_off_is_not_visible() -> None:
+    """The box lies with a third of it in the first pass's frame, and the second pass shows all of that frame."""
+    listed = [ops.CenterCrop(size=20), ops.Equalize(p=1.0), ops.Resize(size=40)]
+    assert Recipe(ops=listed).num_passes == 2
+    for least, num in ((0.3, 1), (0.4, 0)):
+        options = TargetOptions(min_visibility=least)
+        found = Augment(Recipe(ops=listed))(
+            image=noise(40, 40), bboxes=[[4.0, 12.0, 13.0, 28.0]], labels=[1], bbox_format="pascal_voc", targets=options
+        )
+        assert len(found["bboxes"]) == num
+
+
+def test_points_that_an_early_pass_folds_stay_unseen() -> None:
+    bend = ops.ElasticTransform(alpha=300.0, sigma=5.0, p=1.0)
+    recipe = Recipe(ops=[bend, ops.Equalize(p=1.0), ops.Rotate(max_deg=(20, 20))], border="edge")
+    y, x = np.mgrid[2:48:4, 2:48:4] + 0.5
+    expected = np.stack([x, y, np.full_like(x, 2.0)], axis=-1).reshape(1, -1, 3)
+    found = np.asarray(Augment(recipe, 5)(image=noise(48, 48), sample_ids=[3], keypoints=expected)["keypoints"])
+    for one in recipe.passes[0]:
+        call = Augment(Recipe(ops=[op for _, op in one], border="edge"), 5)
+        expected = np.asarray(call(image=noise(48, 48), sample_ids=[3], keypoints=expected)["keypoints"])
+    is_seen = expected[..., 2] > 0
+    assert recipe.num_passes == 2 and 0.1 < is_seen.mean() < 0.9
+    np.testing.assert_array_equal(found[..., 2], expected[..., 2])
+    np.testing.assert_allclose(found[is_seen], expected[is_seen], atol=1e-3)
+
+
 def test_points_go_back_through_all_passes() -> None:
     recipe, points = Recipe(ops=CHAINS[0]), np.array([[10.0, 11.0], [15.5, 12.25]])
     made = plan(recipe, [3, 4], sizes=[(40, 52), (60, 47)], seed=5)
@@ -140,7 +167,7 @@ def test_a_step_before_a_look_up_acts_before_it(number: int) -> None:
 @pytest.mark.parametrize("step", [ops.CLAHE(p=1.0), ops.JpegCompression(p=1.0)], ids=lambda op: op.op)
 def test_what_begins_at_the_upper_left_acts_before_flips_and_turns(step: ops.Op) -> None:
     image = smooth(64, 64)
-    for look_up in (ops.Flip(p=1.0), ops.QuarterTurn(turns=(1,)), ops.QuarterTurn(turns=(2,)), ops.Transpose(p=1.0)):
+    for look_up in (ops.Flip(p=1.0), *(ops.QuarterTurn(turns=(num,)) for num in (1, 2, 3)), ops.Transpose(p=1.0)):
         both = levels(Recipe(ops=[ops.Resize(size=64), step, look_up]), image)
         apart = np.abs(both.astype(int) - levels(Recipe(ops=[look_up]), levels(Recipe(ops=[step]), image)))
         assert apart.mean() < 0.5, look_up

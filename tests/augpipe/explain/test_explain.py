@@ -18,7 +18,10 @@ from augpipe.datasets.prepare.index_folder import index_folder
 from augpipe.explain import advice, explain, trials
 from augpipe.explain.explain import Step
 from augpipe.explain.parts import Parts, time_parts
-from augpipe.pipeline import load_times
+from augpipe.pipeline import batches, load_times
+from augpipe.pipeline.batches import BatchMaker, Stage, Work
+from augpipe.pipeline.blocks import Block
+from augpipe.pipeline.items import BatchInProgress
 from augpipe.pipeline.load_times import LoadTimes, PassClock
 from augpipe.recipes import evaluation, none
 from augpipe.sampling import Repeated
@@ -494,3 +497,27 @@ def test_larger_batches_are_tried_up_to_a_limit() -> None:
     (larger,) = advice._larger_batches(case())
     assert larger.arguments == {"batch_size": 32}
     assert list(advice._larger_batches(case(batch_size=advice.SMALL_BATCH))) == []
+
+
+def test_a_stage_counts_from_the_end_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+
+    def takes(seconds: float) -> Work:
+        def work(*_: Any) -> None:
+            nonlocal now_s
+            now_s += seconds
+
+        return work
+
+    monkeypatch.setattr(batches, "time", SimpleNamespace(perf_counter=lambda: now_s))
+    maker: Any = object.__new__(BatchMaker)
+    maker._stages = [
+        Stage(work=takes(4.0), counts_as="planning"),
+        Stage(work=takes(2.0), counts_as="filling"),
+        Stage(work=takes(1.0), counts_as="planning"),
+    ]
+    (request,) = Block(0, np.array([3])).requests(0, 1, 1)
+    batch = BatchInProgress.of(request)
+    maker._go_on(SimpleNamespace(num_threads=1), batch)
+    assert batch.done.is_set() and batch.error is None
+    assert batch.work_s == {"planning": 5.0, "filling": 2.0}
