@@ -48,7 +48,8 @@ class GridDistortion(Op):
     cells: Literal["alike", "whole_px", "to_edge"] = "alike"
     """alike divides the frame, and joins cells; whole_px has cells of whole pixels, and one more of those that are
     left, of which each begins with what the one before it showed last, as albumentations 2 does; of to_edge, as
-    albumentations 1 does, the one more ends at the image's edge."""
+    albumentations 1 does, the one more ends at the image's edge. Such cells are two pixels wide at least: of a frame
+    of fewer pixels for each, the first ones are bent."""
     p: Probability = 1.0
     """How often the image is bent."""
 

@@ -381,15 +381,16 @@ def _grid_distortion(expected: Expected, op: ops.GridDistortion, drawn: Any) -> 
         return found[0], found[1]
 
     def by_pixels(at: Float, side: int, axis: int) -> Float:
-        """As albumentations fills its map, a cell at a time."""
+        """As albumentations fills its map, a cell at a time; cells have two pixels at least."""
         steps = 1 + drawn["shares"][axis, : op.num_steps + 1].astype(float)
-        step, left = side // op.num_steps, side % op.num_steps
+        step = max(side // op.num_steps, 2)
+        left = min(max(side - op.num_steps * step, 0), step)
         if op.normalized:
             steps[-1] *= left / step
             steps *= side / step / steps.sum()
         begins, slopes = [0.0], []
         for cell in range(op.num_steps + 1):
-            num = min(step, side - cell * step)
+            num = step if cell < op.num_steps else left
             is_edge = op.cells == "to_edge" and cell == op.num_steps and left
             begins.append(side if is_edge else begins[cell] + step * steps[cell])
             slopes.append((begins[cell + 1] - begins[cell]) / (num - 1) if num > 1 else 0.0)

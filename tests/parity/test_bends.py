@@ -8,6 +8,7 @@ from scipy import ndimage
 
 from augpipe import Augment, Recipe, TargetOptions, ops, plan
 from tests.parity.images import smooth
+from tests.parity.table import expected_image
 
 
 def levels(image: np.ndarray, op: ops.Op, border: str = "reflect_101", num: int = 1) -> np.ndarray:
@@ -185,6 +186,18 @@ def test_several_of_which_one_acts_may_stand_in_a_view() -> None:
     Recipe(ops=[ops.OneOf(ops=three[:3]), ops.Perspective()])
     with pytest.raises(ValueError, match=r"perspective comes before elastic_transform.*Put elastic_transform first"):
         Recipe(ops=[ops.Perspective(), ops.OneOf(ops=three[:3])])
+
+
+@pytest.mark.parametrize("cells", ["whole_px", "to_edge"])
+@pytest.mark.parametrize("normalized", [True, False])
+@pytest.mark.parametrize("sides", [(1, 1), (5, 5), (2, 9), (9, 3), (10, 11)])
+def test_cells_of_frames_of_few_pixels_are_two_wide(sides: tuple[int, int], normalized: bool, cells: str) -> None:
+    recipe, image = (
+        Recipe(antialias=False, ops=[ops.GridDistortion(normalized=normalized, cells=cells)]),
+        smooth(*sides),
+    )
+    drawn = plan(recipe, [0], sizes=[sides])
+    assert np.abs(Augment(recipe, layout="NHWC")(image, plan=drawn) - expected_image(image, drawn)).max() < 0.02
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from augpipe.explain.parts import Parts, time_parts
 from augpipe.pipeline import batches, load_times
 from augpipe.pipeline.batches import BatchMaker, Stage, Work
 from augpipe.pipeline.blocks import Block
-from augpipe.pipeline.items import BatchInProgress
+from augpipe.pipeline.items import BatchInProgress, Settings
 from augpipe.pipeline.load_times import LoadTimes, PassClock
 from augpipe.recipes import evaluation, none
 from augpipe.sampling import Repeated
@@ -481,7 +481,12 @@ def test_epochs_of_smaller_files_last_as_long_as_a_trial(monkeypatch: pytest.Mon
     assert rates == [pytest.approx(16.0 * asked.alone.images_per_s)]
 
 
-def test_an_op_that_takes_most_of_the_time_is_named() -> None:
+def test_an_op_that_takes_most_of_the_time_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def timed(settings: Settings, images: Any, epoch: int) -> Parts:
+        blurs = any(op.op == "blur" and op.p > 0.0 for op in settings.recipe.ops)
+        return Parts(decoding=0.5, map=0.5, program=2.0 if blurs else 0.0, cached_bytes=0.0)
+
+    monkeypatch.setattr(advice, "time_parts", timed)
     blurred = Recipe(ops=(ops.RandomResizedCrop(size=64), ops.Blur(sigma_px=(4.0, 4.0), p=1.0), ops.Normalize()))
     by_filter, without = advice._another_recipe(case(blurred))
     assert by_filter.arguments["recipe"].ops[1] == ops.GaussianBlur(sigma_px=(4.0, 4.0), p=1.0)
