@@ -7,10 +7,10 @@ as its mirror image.
 
 import numpy as np
 
-from augpipe.gpu_ops.image.fused import load_blue, load_green, load_red, store_blue, store_green, store_red
 from augpipe.gpu_ops.image.lab import LIGHT, LIGHTNESS, brightness, relit, roots
 from augpipe.gpu_ops.image.level_rows import load_row, store_levels
 from augpipe.gpu_ops.image.neighbours import mirrored
+from augpipe.gpu_ops.image.scratch_rows import load_blue, load_green, load_red, store_blue, store_green, store_red
 from augpipe.gpu_ops.image.tone import nearest_level
 from augpipe.gpu_ops.jit import leaf, subroutine
 from augpipe.gpu_ops.memory import prefer_wide_vectors

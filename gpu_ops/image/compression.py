@@ -9,8 +9,8 @@ import numpy as np
 from numba import int16, int32, uint8, uint64
 
 from augpipe.gpu_ops.image.dct import forward_pass, four_levels, inverse_pass, minus, plus, times
-from augpipe.gpu_ops.image.fused import load_blue, load_green, load_red, store_blue, store_green, store_red
 from augpipe.gpu_ops.image.level_rows import load_row, store_levels
+from augpipe.gpu_ops.image.scratch_rows import load_blue, load_green, load_red, store_blue, store_green, store_red
 from augpipe.gpu_ops.image.tone import nearest_level
 from augpipe.gpu_ops.jit import leaf, subroutine
 

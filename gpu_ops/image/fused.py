@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from numba import types
-from numba.extending import overload
 
 from augpipe.gpu_ops.compiled.declared import declare
+from augpipe.gpu_ops.image.copied import copy_rows, is_copied
 from augpipe.gpu_ops.image.field import BEYOND, NODE_ROWS, TAPS, bend_row
 from augpipe.gpu_ops.image.lens import distort, radial_gain
 from augpipe.gpu_ops.image.rows import GRID, KERNEL_ROW, MEETING, SHARP, SNAP, SPLINE, TRIANGLE
@@ -31,9 +31,63 @@ from augpipe.gpu_ops.image.sampling import (
     tap_weight,
     where_it_meets,
 )
-from augpipe.gpu_ops.image.tone import cast, channel, normalise, to_uint8, vignette_gain
+from augpipe.gpu_ops.image.scratch_rows import (
+    BLUE,
+    FIRST_X,
+    FIRST_Y,
+    GREEN,
+    HALF,
+    INDEX_Y,
+    INSIDE_X,
+    INSIDE_Y,
+    ONE,
+    RED,
+    SOURCE_X,
+    SOURCE_Y,
+    SUM_X,
+    SUM_Y,
+    WEIGHT_Y,
+    WEIGHTS_X,
+    ZERO,
+    centred,
+    finish,
+    load_blue,
+    load_first_x,
+    load_first_y,
+    load_green,
+    load_index_x,
+    load_index_y,
+    load_inside_x,
+    load_inside_y,
+    load_pixel,
+    load_red,
+    load_source_x,
+    load_source_y,
+    load_sum_x,
+    load_sum_y,
+    load_two_pixels,
+    load_weight_x,
+    load_weight_y,
+    store_batch,
+    store_blue,
+    store_first_x,
+    store_first_y,
+    store_green,
+    store_index_x,
+    store_index_y,
+    store_inside_x,
+    store_inside_y,
+    store_red,
+    store_source_x,
+    store_source_y,
+    store_sum_x,
+    store_sum_y,
+    store_weight_x,
+    store_weight_y,
+)
+from augpipe.gpu_ops.image.tone import cast, channel, normalise, vignette_gain
 from augpipe.gpu_ops.jit import kernel, leaf, subroutine
-from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, prefetch, prefetch_for_writing, store
+from augpipe.gpu_ops.memory import load, prefer_wide_vectors, prefetch, prefetch_for_writing, store
 
 ROWS_PER_JOB = 32
 """Rows of an output image in one job: at 224x224 a job takes about 25 microseconds."""
@@ -47,57 +101,13 @@ PREFETCH_STEP = 8
 FLOATS_PER_LINE = 16
 """In a cache line of 64 bytes, as CPUs have them."""
 
-load_pixel, load_two_pixels = load("pixels", types.uint32, types.int32), load_bytes("pixels", types.uint64)
 load_fetched, store_fetched = load("fetched", types.uint32), store("fetched", types.uint32)
 store_two_fetched = store("fetched", types.uint64, aligned=False)
-store_batch = store("batch")
-load_source_x, store_source_x = load("source_x", types.float32), store("source_x")
-load_source_y, store_source_y = load("source_y", types.float32), store("source_y")
-load_first_x, store_first_x = load("first_x", types.float32), store("first_x")
-load_first_y, store_first_y = load("first_y", types.float32), store("first_y")
-load_weight_x, store_weight_x = load("weight_x", types.float32), store("weight_x")
-load_weight_y, store_weight_y = load("weight_y", types.float32), store("weight_y")
-load_index_x, store_index_x = load("index_x", types.int32), store("index_x")
-load_index_y, store_index_y = load("index_y", types.int32), store("index_y")
-load_sum_x, store_sum_x = load("sum_x", types.float32), store("sum_x")
-load_sum_y, store_sum_y = load("sum_y", types.float32), store("sum_y")
-load_inside_x, store_inside_x = load("inside_x", types.float32), store("inside_x")
-load_inside_y, store_inside_y = load("inside_y", types.float32), store("inside_y")
-load_red, store_red = load("red", types.float32), store("red")
-load_green, store_green = load("green", types.float32), store("green")
-load_blue, store_blue = load("blue", types.float32), store("blue")
-
-ZERO = np.float32(0.0)
-ONE = np.float32(1.0)
-HALF = np.float32(0.5)
 
 ROWS_KEPT = 4
 """Rows of the image whose pixels at the taps are kept for the next rows of an axis-aligned output."""
 
 NO_ROW = np.int64(2**62)
-
-SOURCE_X, SOURCE_Y, FIRST_X, FIRST_Y, SUM_X, SUM_Y, INSIDE_X, INSIDE_Y = range(8)
-WEIGHT_Y, INDEX_Y, RED, GREEN, BLUE, WEIGHTS_X = range(8, 14)
-"""Rows of scratch, each as long as a row of the output. From `WEIGHTS_X` on, there is one for each tap along x: of
-weights, then of indices, then `ROWS_KEPT` times of fetched pixels, where those of two taps are interleaved."""
-
-
-@leaf
-def centred(position, length):
-    """A pixel's centre, counted from the middle of a frame of `length` pixels; halves are exact in float32."""
-    return np.float32(position) + (HALF - HALF * np.float32(length))
-
-
-def finish(batch, value):
-    """`value` as the batch holds it: float32 as it is, uint8 to the nearest level."""
-    return to_uint8.py_func(value) if batch.dtype == np.uint8 else value
-
-
-@overload(finish, inline="always")
-def _finish(batch, value):
-    if batch.dtype == types.uint8:
-        return lambda batch, value: to_uint8(value)
-    return lambda batch, value: value
 
 
 @kernel()
@@ -146,13 +156,17 @@ def _run_job(pixel_table, rows, batch, height, width, planar, image, block, s, a
     Rows of an axis-aligned output share what belongs to x, and all pixels of one of them share what belongs to y.
     """
     pixels, row = pixel_table[image], rows[image]
+    first, last = block * ROWS_PER_JOB, min((block + 1) * ROWS_PER_JOB, height)
+    if bends is None and is_copied(row, height, width):
+        copy_rows(pixels, row, batch, image, height, width, planar, first, last, s)
+        return
     is_axis_aligned = _keeps_axes(row) and row.after_xy == ZERO and row.after_yx == ZERO
     are_taps_inside = False
     held = np.full(ROWS_KEPT + TAPS, NO_ROW)
     fetched, nodes_held = held[:ROWS_KEPT], held[ROWS_KEPT:]
-    for row_y in range(block * ROWS_PER_JOB, min((block + 1) * ROWS_PER_JOB, height)):
+    for row_y in range(first, last):
         y = centred(row_y, height)
-        shares_x = is_axis_aligned and row_y > block * ROWS_PER_JOB
+        shares_x = is_axis_aligned and row_y > first
         num_located = np.int64(1) if shares_x else width
         _locate(row, s, width, y, num_located)
         if bends is not None and row.field:

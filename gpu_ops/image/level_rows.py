@@ -2,7 +2,7 @@
 
 from numba import types
 
-from augpipe.gpu_ops.image.fused import (
+from augpipe.gpu_ops.image.scratch_rows import (
     load_blue,
     load_green,
     load_red,

@@ -10,7 +10,7 @@ import numpy as np
 from numba import types
 
 from augpipe.gpu_ops.compiled.declared import declare
-from augpipe.gpu_ops.image.fused import finish
+from augpipe.gpu_ops.image.scratch_rows import finish
 from augpipe.gpu_ops.jit import kernel, leaf, subroutine
 from augpipe.gpu_ops.memory import load_bytes, prefer_wide_vectors
 

@@ -7,7 +7,6 @@ import numpy.typing as npt
 
 from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.image.field import to_centre
-from augpipe.gpu_ops.image.fused import centred
 from augpipe.gpu_ops.image.lens import distort, radial_gain
 from augpipe.gpu_ops.image.rows import KERNEL_ROW, MEETING, SNAP
 from augpipe.gpu_ops.image.sampling import (
@@ -21,6 +20,7 @@ from augpipe.gpu_ops.image.sampling import (
     linear,
     where_it_meets,
 )
+from augpipe.gpu_ops.image.scratch_rows import centred
 from augpipe.gpu_ops.jit import kernel, leaf, subroutine
 
 HALF = np.float32(0.5)

@@ -9,7 +9,7 @@ outermost pixel itself: as OpenCV has it for each of them.
 import numpy as np
 from numba import types
 
-from augpipe.gpu_ops.image.fused import load_sum_x, load_sum_y, store_batch, store_sum_x, store_sum_y
+from augpipe.gpu_ops.image.scratch_rows import load_sum_x, load_sum_y, store_batch, store_sum_x, store_sum_y
 from augpipe.gpu_ops.image.tone import kept_within, nearest_level
 from augpipe.gpu_ops.jit import leaf, subroutine
 from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, store

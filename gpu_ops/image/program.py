@@ -14,17 +14,6 @@ import numpy as np
 from numba import types
 
 from augpipe.gpu_ops.compiled.declared import declare
-from augpipe.gpu_ops.image.fused import (
-    centred,
-    finish,
-    load_blue,
-    load_green,
-    load_red,
-    store_batch,
-    store_blue,
-    store_green,
-    store_red,
-)
 from augpipe.gpu_ops.image.level_rows import load_row, store_levels
 from augpipe.gpu_ops.image.noise import (
     BITS_OF_ONE,
@@ -57,6 +46,17 @@ from augpipe.gpu_ops.image.program_rows import (
     TABLE,
     TABLE_BYTES,
     VIGNETTE,
+)
+from augpipe.gpu_ops.image.scratch_rows import (
+    centred,
+    finish,
+    load_blue,
+    load_green,
+    load_red,
+    store_batch,
+    store_blue,
+    store_green,
+    store_red,
 )
 from augpipe.gpu_ops.image.tone import (
     BLUE_AT,

@@ -6,8 +6,8 @@ They take the nearest of 256 levels of each channel, and give such levels, as Pi
 import numpy as np
 from numba import types
 
-from augpipe.gpu_ops.image.fused import store_batch
 from augpipe.gpu_ops.image.program_rows import AUTO_CONTRAST, EQUALIZE
+from augpipe.gpu_ops.image.scratch_rows import store_batch
 from augpipe.gpu_ops.image.tone import away_from, gray, kept_within, nearest_level
 from augpipe.gpu_ops.jit import leaf, subroutine
 from augpipe.gpu_ops.memory import load, prefer_wide_vectors, store

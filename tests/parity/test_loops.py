@@ -1,6 +1,6 @@
 """The loop's bookkeeping, bit for bit: jobs in any split, regions of an image, number types, layouts, shortcuts."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 from math import ceil, floor
 
 import numpy as np
@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augpipe import Plan, Recipe, ops, plan
+from augpipe.gpu_ops.image.copied import is_copied
 from augpipe.gpu_ops.image.fused import ROWS_PER_JOB, bends, jobs_per_image, run_jobs
 from augpipe.gpu_ops.image.pixels import narrow
 from augpipe.planning.kernel_rows import kernel_rows
+from augpipe.recipes.recipe import Border, Interpolation
 from tests.parity.images import Pixels, noise
 from tests.parity.strategies import recipes
 from tests.parity.table import described, expected_image
@@ -61,6 +63,68 @@ def busy_batch(border: str = "context") -> tuple[list[Pixels], Plan]:
     images = [noise(90, 120, seed=1), noise(121, 60, seed=2), noise(70, 70, seed=3)]
     recipe = Recipe(border=border, fill=(9.0, 100.0, 200.0), ops=BUSY).fused()
     return images, plan(recipe, range(3), sizes=[image.shape[:2] for image in images])
+
+
+FILL = (9.0, 100.0, 200.0)
+WHOLE_MOVES: dict[str, tuple[ops.Op, ...]] = {
+    "as it is": (),
+    "flips": (ops.Flip(p=0.5), ops.Flip(direction="vertical", p=0.5)),
+    "turns": (ops.QuarterTurn(p=1.0), ops.Transpose(p=0.5)),
+    "moves": (ops.Translate(horizontal=(-9, 9), vertical=(-9, 9), unit="px", step=1, p=1.0), ops.Flip(p=0.5)),
+    "odd centre": (ops.CenterCrop(size=37), ops.Transpose(p=1.0)),
+}
+
+
+@pytest.mark.parametrize("moves", list(WHOLE_MOVES))
+@pytest.mark.parametrize("border", ["constant", "edge", "reflect", "reflect_101", "wrap"])
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic", "nearest"])
+def test_copied_pixels_are_those_of_the_filter(moves: str, border: Border, interpolation: Interpolation) -> None:
+    """Rows that may bend go the long way, and none of these does."""
+    photographs = [noise(44, 60, seed=seed) for seed in range(4)]
+    moved = (*WHOLE_MOVES[moves], ops.Normalize())
+    recipe = Recipe(border=border, fill=FILL, interpolation=interpolation, ops=moved)
+    drawn = plan(recipe, range(4), sizes=[(44, 60)] * 4)
+    for photograph, row in zip(photographs, kernel_rows(drawn.rows), strict=True):
+        size, rows = (int(drawn.rows["out_height"][0]), int(drawn.rows["out_width"][0])), row.reshape(1)
+        assert is_copied(rows[0], *size)
+        for planar, dtype in product([True, False], [np.float32, np.uint8]):
+            copied, filtered = np.zeros((2, size[0] * size[1] * 3), dtype)
+            image = packed(photograph)
+            table = np.array([[image.ctypes.data, image.shape[1], 0, 0]], np.int64)
+            for out, may_bend in ((copied, None), (filtered, True)):
+                run_jobs(table, rows, out, *size, planar, 0, jobs_per_image(size[0]), may_bend)
+            assert np.array_equal(copied, filtered)
+
+
+def test_a_padded_crop_is_copied() -> None:
+    """Its fill, too: an edge that is not resampled."""
+    photographs = [noise(32, 32, seed=seed) for seed in range(3)]
+    recipe = Recipe(ops=[ops.RandomCrop(size=32, padding=9, fill=FILL)])
+    drawn = plan(recipe, range(3), sizes=[(32, 32)] * 3)
+    rows = kernel_rows(drawn.rows)
+    assert all(is_copied(row, 32, 32) for row in rows)
+    found = run([packed(photograph) for photograph in photographs], rows, (32, 32), dtype=np.uint8, planar=False)
+    for image, photograph, drawn_of in zip(found.reshape(3, 32, 32, 3), photographs, drawn.rows["drawn"], strict=True):
+        padded = np.full((50, 50, 3), FILL, np.uint8)
+        padded[9:41, 9:41] = photograph
+        x, y = (int(drawn_of["random_crop"][axis]) for axis in "xy")
+        assert np.array_equal(image, padded[y + 9 : y + 41, x + 9 : x + 41])
+
+
+@pytest.mark.parametrize(
+    "ops_listed",
+    [
+        (ops.Translate(horizontal=(0.5, 0.5), vertical=(0.0, 0.0), unit="px", p=1.0),),
+        (ops.Rotate(max_deg=1.0, p=1.0),),
+        (ops.Resize(size=(42, 60)),),
+        (ops.ColorCast(p=1.0),),
+        (ops.Vignette(p=1.0),),
+    ],
+)
+def test_what_lies_between_pixels_or_has_a_tone_is_not_copied(ops_listed: tuple[ops.Op, ...]) -> None:
+    drawn = plan(Recipe(ops=ops_listed), range(1), sizes=[(43, 60)])
+    row = drawn.rows[0]
+    assert not is_copied(kernel_rows(drawn.rows)[0], int(row["out_height"]), int(row["out_width"]))
 
 
 @pytest.mark.parametrize("border", ["context", "reflect", "edge", "constant"])

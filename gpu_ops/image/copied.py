@@ -1,0 +1,115 @@
+"""Outputs that show whole pixels of the image: moved, flipped or turned, without a new scale. They need no filter."""
+
+import numpy as np
+
+from augpipe.gpu_ops.image.rows import BOX, MEETING, TRIANGLE
+from augpipe.gpu_ops.image.sampling import border_period, border_turn, clamp, continued, floor, is_inside, linear
+from augpipe.gpu_ops.image.scratch_rows import (
+    HALF,
+    INDEX_Y,
+    ONE,
+    SUM_X,
+    SUM_Y,
+    WEIGHT_Y,
+    ZERO,
+    centred,
+    finish,
+    load_index_y,
+    load_pixel,
+    load_weight_y,
+    store_batch,
+    store_index_y,
+    store_weight_y,
+)
+from augpipe.gpu_ops.image.tone import channel, normalise
+from augpipe.gpu_ops.jit import subroutine
+from augpipe.gpu_ops.memory import prefer_wide_vectors
+
+TWO = np.float32(2.0)
+FARTHEST = np.float32(2.0**22)
+"""In pixels: nearer, halves are exact in float32."""
+
+
+@subroutine
+def is_copied(row, height, width):
+    """Whether each pixel of the output is one of the image or the fill, normalised: other taps weigh nothing."""
+    half_width = ONE if row.filter == TRIANGLE else (HALF if row.filter == BOX else TWO)
+    if row.support_x != half_width or row.support_y != half_width or row.is_constant == MEETING:
+        return False
+    if row.has_lens or row.has_projection or row.field or row.vignette_strength != ZERO:
+        return False
+    if row.cast[0] != ZERO or row.cast[1] != ZERO or row.cast[2] != ZERO:
+        return False
+    along, across = abs(row.after_xx), abs(row.after_xy)
+    if not (along + across == ONE and along * across == ZERO):
+        return False
+    if abs(row.after_yy) != along or abs(row.after_yx) != across:
+        return False
+    x, y = centred(np.int32(0), width), centred(np.int32(0), height)
+    at_x = linear(x, y, row.after_xx, row.after_xy, row.offset_x - HALF)
+    at_y = linear(x, y, row.after_yx, row.after_yy, row.offset_y - HALF)
+    return max(abs(at_x), abs(at_y)) < FARTHEST and at_x == floor(at_x) and at_y == floor(at_y)
+
+
+@subroutine
+def copy_rows(pixels, row, batch, image, height, width, planar, first, last, s):
+    """Write rows `first`..`last` - 1 of an output that `is_copied`; `s` is scratch.
+
+    Columns of the output run along one axis of the image, and rows along the other.
+    """
+    prefer_wide_vectors()
+    address, plane = np.uintp(pixels[0]), np.int64(height) * width
+    shift = np.int32((row.origin_y - pixels[3]) * pixels[1] + (row.origin_x - pixels[2]))
+    at_index, at_kept = s + INDEX_Y * width * 4, s + WEIGHT_Y * width * 4
+    at_row, at_row_kept = s + SUM_X * width * 4, s + SUM_Y * width * 4
+    is_turned = row.after_xx == ZERO
+    step, row_step = (row.after_yx, row.after_xy) if is_turned else (row.after_xx, row.after_yy)
+    _place(pixels, row, is_turned, step, np.int64(0), width, width, at_index, at_kept)
+    out = batch.ctypes.data
+    fill_r, fill_g, fill_b = row.fill[0], row.fill[1], row.fill[2]
+    scale_r, scale_g, scale_b = row.scale[0], row.scale[1], row.scale[2]
+    bias_r, bias_g, bias_b = row.bias[0], row.bias[1], row.bias[2]
+    for row_y in range(first, last):
+        _place(pixels, row, not is_turned, row_step, row_y, row_y + 1, height, at_row, at_row_kept)
+        of_row, kept_row = np.int32(load_index_y(at_row, 0) + shift), load_weight_y(at_row_kept, 0)
+        start = image * plane * 3 + row_y * width * (1 if planar else 3)
+        if planar:
+            for i in range(width):
+                pixel = load_pixel(address, np.int32(of_row + load_index_y(at_index, i)))
+                kept = load_weight_y(at_kept, i) * kept_row
+                red, green, blue = (
+                    channel(pixel, 0) * kept + (ONE - kept) * fill_r,
+                    channel(pixel, 8) * kept + (ONE - kept) * fill_g,
+                    channel(pixel, 16) * kept + (ONE - kept) * fill_b,
+                )
+                store_batch(out, start + i, finish(batch, normalise(red, scale_r, bias_r)))
+                store_batch(out, start + plane + i, finish(batch, normalise(green, scale_g, bias_g)))
+                store_batch(out, start + 2 * plane + i, finish(batch, normalise(blue, scale_b, bias_b)))
+        else:
+            for i in range(width):
+                pixel = load_pixel(address, np.int32(of_row + load_index_y(at_index, i)))
+                kept = load_weight_y(at_kept, i) * kept_row
+                red, green, blue = (
+                    channel(pixel, 0) * kept + (ONE - kept) * fill_r,
+                    channel(pixel, 8) * kept + (ONE - kept) * fill_g,
+                    channel(pixel, 16) * kept + (ONE - kept) * fill_b,
+                )
+                store_batch(out, start + 3 * i, finish(batch, normalise(red, scale_r, bias_r)))
+                store_batch(out, start + 3 * i + 1, finish(batch, normalise(green, scale_g, bias_g)))
+                store_batch(out, start + 3 * i + 2, finish(batch, normalise(blue, scale_b, bias_b)))
+
+
+@subroutine
+def _place(pixels, row, is_down, step, first, last, length, at_index, at_kept):
+    """For columns or rows of an output `first`..`last` - 1, of `length`: where along y or x their pixels lie in memory,
+    and 0 where that is outside and the fill is seen, else 1."""
+    prefer_wide_vectors()
+    stride, offset = (np.int32(pixels[1]), row.offset_y - HALF) if is_down else (np.int32(1), row.offset_x - HALF)
+    low, high = np.float32(row.low_y if is_down else row.low_x), np.float32(row.high_y if is_down else row.high_x)
+    period, turn = border_period(row.reflects, high - low + ONE), border_turn(row.reflects, high - low + ONE)
+    goes_on, is_constant, inverse_period = row.reflects != 0, row.is_constant != 0, ONE / period
+    for i in range(last - first):
+        at = step * centred(np.int32(first + i), length) + offset
+        inside = continued(at, low, period, inverse_period, turn) if goes_on else at
+        store_index_y(at_index, i, np.int32(np.int32(clamp(inside, low, high)) * stride))
+        store_weight_y(at_kept, i, is_inside(at, low, high) if is_constant else ONE)

@@ -1,0 +1,54 @@
+"""What the loops of this room share: rows of scratch between a kernel's steps, and what a row ends as."""
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from augpipe.gpu_ops.image.tone import to_uint8
+from augpipe.gpu_ops.jit import leaf
+from augpipe.gpu_ops.memory import load, load_bytes, store
+
+load_pixel, load_two_pixels = load("pixels", types.uint32, types.int32), load_bytes("pixels", types.uint64)
+store_batch = store("batch")
+load_source_x, store_source_x = load("source_x", types.float32), store("source_x")
+load_source_y, store_source_y = load("source_y", types.float32), store("source_y")
+load_first_x, store_first_x = load("first_x", types.float32), store("first_x")
+load_first_y, store_first_y = load("first_y", types.float32), store("first_y")
+load_weight_x, store_weight_x = load("weight_x", types.float32), store("weight_x")
+load_weight_y, store_weight_y = load("weight_y", types.float32), store("weight_y")
+load_index_x, store_index_x = load("index_x", types.int32), store("index_x")
+load_index_y, store_index_y = load("index_y", types.int32), store("index_y")
+load_sum_x, store_sum_x = load("sum_x", types.float32), store("sum_x")
+load_sum_y, store_sum_y = load("sum_y", types.float32), store("sum_y")
+load_inside_x, store_inside_x = load("inside_x", types.float32), store("inside_x")
+load_inside_y, store_inside_y = load("inside_y", types.float32), store("inside_y")
+load_red, store_red = load("red", types.float32), store("red")
+load_green, store_green = load("green", types.float32), store("green")
+load_blue, store_blue = load("blue", types.float32), store("blue")
+
+ZERO = np.float32(0.0)
+ONE = np.float32(1.0)
+HALF = np.float32(0.5)
+
+SOURCE_X, SOURCE_Y, FIRST_X, FIRST_Y, SUM_X, SUM_Y, INSIDE_X, INSIDE_Y = range(8)
+WEIGHT_Y, INDEX_Y, RED, GREEN, BLUE, WEIGHTS_X = range(8, 14)
+"""Rows of scratch, each as long as a row of the output. From `WEIGHTS_X` on, there is one for each tap along x: of
+weights, then of indices, then `ROWS_KEPT` times of fetched pixels, where those of two taps are interleaved."""
+
+
+@leaf
+def centred(position, length):
+    """A pixel's centre, counted from the middle of a frame of `length` pixels; halves are exact in float32."""
+    return np.float32(position) + (HALF - HALF * np.float32(length))
+
+
+def finish(batch, value):
+    """`value` as the batch holds it: float32 as it is, uint8 to the nearest level."""
+    return to_uint8.py_func(value) if batch.dtype == np.uint8 else value
+
+
+@overload(finish, inline="always")
+def _finish(batch, value):
+    if batch.dtype == types.uint8:
+        return lambda batch, value: to_uint8(value)
+    return lambda batch, value: value
