@@ -3,7 +3,8 @@
 import inspect
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from ctypes import c_uint32
 from multiprocessing.context import get_spawning_popen
 from multiprocessing.sharedctypes import RawValue
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from augpipe.augment_call.collate import as_labels, content_ids, taken_apart
 from augpipe.augment_call.host_images import HostTransform
 from augpipe.augment_call.inputs import Images, images_of
+from augpipe.augment_call.plans_ahead import PlannedBlock, PlansAhead
 from augpipe.augment_call.tv_names import is_structure
 from augpipe.augment_call.worker_seed import worker_seed
 from augpipe.batch import Batch
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
 Sizes = list[tuple[int, int]]
 
-_OF_ONE_PROCESS = ("_host", "_devices", "_lock", "_process", "_is_forked", "_seed_here")
+_OF_ONE_PROCESS = ("_host", "_ahead", "_devices", "_lock", "_process", "_is_forked", "_seed_here")
 
 
 class Augment:
@@ -167,8 +169,12 @@ class Augment:
         if given.device is not None:
             return self._on_device(given, sample_ids, epoch, plan)
         form = self._form(self._framework or ("torch" if given.are_tensors else "numpy"))
-        made = self._made(plan, [image.size for image in given.items], given.names, sample_ids, epoch)
-        return _handed_out(self._on_host(given, made, form), given.is_single)
+        sizes = [image.size for image in given.items]
+        if plan is None and sample_ids is None and len(sizes) == 1:
+            made, block = self._drawn_ahead(sizes[0], given.names[0], epoch)
+        else:
+            made, block = self._made(plan, sizes, given.names, sample_ids, epoch), None
+        return _handed_out(self._on_host(given, made, form, block), given.is_single)
 
     def collate(self, items: Sequence[Any]) -> Batch:
         """A batch of a data set's items: `DataLoader(data_set, collate_fn=augment.collate, ...)`.
@@ -256,18 +262,22 @@ class Augment:
         else:
             checked = given_targets(size, clip=options.clip, bbox_format=bbox_format, fields=targets, **known)
         objects = known_objects(checked, self.recipe) if self.recipe.keeping else None
-        made = self._made(plan, sizes, given.names, sample_ids, epoch, objects)
+        block = None
+        if plan is None and sample_ids is None and objects is None:
+            made, block = self._drawn_ahead(size, given.names[0], epoch)
+        else:
+            made = self._made(plan, sizes, given.names, sample_ids, epoch, objects)
         has_tensors = given.are_tensors or (structure is not None and structure.has_tensors)
         form = self._form(self._framework or ("torch" if has_tensors else "numpy"))
-        made_images = [view[0] for view in self._on_host(given, made, form)]
+        made_images = [view[0] for view in self._on_host(given, made, form, block)]
         if structure is not None:
             return structure.results(checked, made, made_images, options)
         return named_results(checked, made, made_images, bbox_format, options)
 
-    def _on_host(self, given: Images, made: Plan, form: OutputFormat) -> list[Any]:
+    def _on_host(self, given: Images, made: Plan, form: OutputFormat, block: PlannedBlock | None = None) -> list[Any]:
         is_alone = len(given.items) == 1 or torch_worker_seed() is not None
         num_threads = self._num_threads or (1 if is_alone else num_usable_cores())  # asking takes 0.2 ms
-        return self._host.render(given, made, form, num_threads)
+        return self._host.render(given, made, form, num_threads, block)
 
     def _on_device(self, given: Images, sample_ids: npt.ArrayLike | None, epoch: int, plan: Plan | None) -> Any:
         from augpipe.augment_call.device_images import DeviceTransform, device_pixels
@@ -317,12 +327,7 @@ class Augment:
         objects: "KnownObjects | None",
     ) -> Plan:
         if sample_ids is None:
-            if self._process != os.getpid():
-                self._start(is_forked=True)
-            with self._lock:
-                if self._seed_here is None:
-                    self._seed_here = worker_seed(self.seed, self._is_forked)
-                seed = self._seed_here
+            with self._counting() as seed:
                 first = self.next_id
                 self.next_id += len(sizes)
             ids = np.arange(first, first + len(sizes)) % 2**32
@@ -333,10 +338,36 @@ class Augment:
                 raise ValueError(
                     f"sample_ids holds {count(len(ids), 'id')} for {count(len(sizes), 'image')}. Give one each."
                 )
+        self._refuse(names, sizes)
+        return draw_plan(self.recipe, ids, sizes=sizes, epoch=epoch, seed=seed, objects=objects)
+
+    def _drawn_ahead(self, size: tuple[int, int], name: str, epoch: int) -> tuple[Plan, PlannedBlock]:
+        """The plan of the next id, and the block that it was made in."""
+
+        def draw(ids: npt.NDArray[np.int64], size: tuple[int, int]) -> Plan:
+            return draw_plan(self.recipe, ids, sizes=[size] * len(ids), epoch=epoch, seed=seed)
+
+        with self._counting() as seed:
+            sample_id = self.next_id % 2**32
+            self.next_id += 1
+            self._refuse([name], [size])
+            block, position = self._ahead.take(sample_id, size, (epoch, seed), draw, MAX_WORD)
+        return block.plan[position : position + 1], block
+
+    @contextmanager
+    def _counting(self) -> Iterator[int]:
+        """Count ids, by the seed of this process."""
+        if self._process != os.getpid():
+            self._start(is_forked=True)
+        with self._lock:
+            if self._seed_here is None:
+                self._seed_here = worker_seed(self.seed, self._is_forked)
+            yield self._seed_here
+
+    def _refuse(self, names: Sequence[str], sizes: Sizes) -> None:
         for name, reason in zip(names, refusals(self.recipe, sizes), strict=True):
             if reason:
                 raise ValueError(f"{name}: {reason}")
-        return draw_plan(self.recipe, ids, sizes=sizes, epoch=epoch, seed=seed, objects=objects)
 
     def _checked(self, plan: Plan, sizes: Sizes, names: Sequence[str]) -> Plan:
         if plan.recipe != self.recipe:
@@ -362,6 +393,7 @@ class Augment:
         self._is_forked = is_forked
         self._seed_here = None  # a process that is being spawned does not know yet that it is a worker
         self._host = HostTransform()
+        self._ahead = PlansAhead()
         self._devices: dict[Any, DeviceTransform] = {}
         self._lock = threading.Lock()
 

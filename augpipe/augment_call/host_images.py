@@ -7,14 +7,13 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.augment_call.inputs import Images
-from augpipe.decoding.decoded_pixels import LocatedPixels
+from augpipe.augment_call.plans_ahead import WORTH_A_REGION, Looks, PlannedBlock, looks_of
 from augpipe.decoding.jpeg import decoder_overloads
 from augpipe.errors import SampleError
 from augpipe.gpu_ops.compiled import background
 from augpipe.native.cpu_render import Scratch, render
 from augpipe.native.workers import run_each
-from augpipe.pipeline.stored_image import StoredImage
-from augpipe.planning.kernel_rows import dct_factors, kernel_rows
+from augpipe.pipeline.stored_image import Decodable, StoredImage
 from augpipe.planning.output_format import OutputFormat
 from augpipe.planning.plan import Plan
 from augpipe.planning.regions import source_regions
@@ -29,8 +28,17 @@ class HostTransform:
         self._scratch = Scratch()
         self._has_met_files = False
 
-    def render(self, images: Images, plan: Plan, form: OutputFormat, num_threads: int) -> list[Any]:
+    def render(
+        self, images: Images, plan: Plan, form: OutputFormat, num_threads: int, block: PlannedBlock | None = None
+    ) -> list[Any]:
         """The images of each view: a batch, or a list where their sizes differ.
+
+        Args:
+            images: of the call.
+            plan: of these images.
+            form: of what is made of them.
+            num_threads: that render.
+            block: in which the only image was planned.
 
         Raises:
             SampleError: a file is damaged.
@@ -39,33 +47,37 @@ class HostTransform:
         if not self._has_met_files and any(image.may_crop for image in stored):
             self._has_met_files = True
             background.start([decoder_overloads(None)])  # libjpeg-turbo decodes until it is compiled
-        may_scale = np.array([image.may_scale for image in stored], np.bool_)
-        factors = np.where(may_scale, dct_factors(plan.views) if may_scale.any() else 1, 1)
-        tables = [kernel_rows(rows, factors) for rows in plan.views]
+        num_planned = len(stored) if block is None else len(block.plan)
+        may_crop = [image.may_crop or image.is_array_above(WORTH_A_REGION // num_planned) for image in stored]
+        if block is None:
+            may_scale = np.array([image.may_scale for image in stored], np.bool_)
+            looks = looks_of(plan, may_scale, wants_regions=any(may_crop))
+        else:
+            looks = block.looks(int(plan.rows["sample_id"][0]) - block.first, stored[0].may_scale, may_crop[0])
         views = [_View(rows, view.out_size, form) for rows, view in zip(plan.views, plan.recipe.all_views, strict=True)]
 
         def work(position: int) -> None:
-            rows = [table[position : position + 1] for table in tables]
+            own = looks.of(position)
             sizes = [view.sizes[position] for view in views]
             try:
-                pixels = self._decoded(stored[position], int(factors[position]), rows, sizes)
+                decodable = _decodable(stored[position], own, sizes, may_crop[position])
+                pixels = decodable.decode_into(self._scratch.pixels(decodable.num_bytes))
             except ValueError as problem:
                 raise SampleError(images.names[position], str(problem)) from problem
-            for view, row, size in zip(views, rows, sizes, strict=True):
+            for view, row, size in zip(views, own.tables, sizes, strict=True):
                 render([pixels], row, view.memory_of(position), size, form, self._scratch)
 
         run_each(work, len(stored), num_threads)
         return [view.wrapped(form) for view in views]
 
-    def _decoded(
-        self, image: StoredImage, factor: int, rows: Sequence[Rows], sizes: Sequence[tuple[int, int]]
-    ) -> LocatedPixels:
-        """What the views look at, in the calling thread's scratch."""
-        if image.may_crop:
-            decodable = image.region(factor, source_regions(rows, sizes)[0].tolist(), None)
-        else:
-            decodable = image.whole(factor)
-        return decodable.decode_into(self._scratch.pixels(decodable.num_bytes))
+
+def _decodable(image: StoredImage, looks: Looks, sizes: Sequence[tuple[int, int]], may_crop: bool) -> Decodable:
+    """What the views look at, or all of the image."""
+    (factor,) = looks.factors.tolist()
+    if not may_crop:
+        return image.whole(factor)
+    regions = source_regions(looks.tables, sizes) if looks.regions is None else looks.regions
+    return image.region(factor, regions[0].tolist(), None)
 
 
 class _View:

@@ -73,13 +73,17 @@ class StoredImage:
         """Whether a region of it is worth decoding alone."""
         return self.header is not None and self.header.may_crop
 
+    def is_array_above(self, num_pixels: int) -> bool:
+        """Whether it is held as pixels, and of more than so many."""
+        return isinstance(self.content, np.ndarray) and self.size[0] * self.size[1] > num_pixels
+
     def whole(self, factor: int = 1) -> Decodable:
         """All of it at 1/`factor`."""
         height, width, _ = self.shape(factor)
         return Decodable(height=height, width=width, decode=partial(self._decode_whole, factor))
 
     def region(self, factor: int, region: Sequence[int], row_indexes: RowIndexes | None) -> Decodable:
-        """A region of it at 1/`factor`, where `may_crop`.
+        """A region of it at 1/`factor`, where `may_crop`, or of an array.
 
         Args:
             factor: 1, 2, 4 or 8.
@@ -102,8 +106,10 @@ class StoredImage:
     def _decode_region(
         self, row_indexes: RowIndexes | None, factor: int, region: tuple[int, int, int, int], memory: Pixels
     ) -> Pixels:
-        assert self.content is not None and not isinstance(self.content, np.ndarray)
+        assert self.content is not None
         left, top, right, bottom = region
+        if isinstance(self.content, np.ndarray):
+            return pack_into(memory, self.content[top:bottom, left:right])
         pixels = memory.reshape(bottom - top, right - left, 4)
         where = (*self.size, factor, region, memory)
         decode_by_ours = (
