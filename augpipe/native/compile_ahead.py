@@ -2,15 +2,25 @@
 
 from collections.abc import Sequence
 
+from augpipe import ops
 from augpipe.decoding.jpeg import decoder_overloads
 from augpipe.gpu_ops.compiled import background
 from augpipe.gpu_ops.compiled.declared import Overload, overloads
-from augpipe.ops.bends import ElasticTransform, GridDistortion, WholePixels
 from augpipe.planning.output_format import OutputFormat
+from augpipe.planning.plan import plan
+from augpipe.planning.record_passes import passes_of
 from augpipe.recipes.recipe import Recipe
 
-FIRST = ("run_jobs", "mix_images", "pack_levels")
-"""What renders any batch, and takes by far the most of the time; what is not named here compiles where it is called."""
+FIRST = ("run_jobs", "mix_images", "pack_levels", "filter_images")
+PROGRAMS = ("finish_images", "compress_image")
+"""What renders batches, in two parts that take about as long to compile. What is named nowhere here compiles where it
+is called, and takes little of the time."""
+FILTERS = (
+    *(ops.BoxBlur, ops.CLAHE, ops.Downscale, ops.Emboss, ops.GaussianBlur, ops.GridShuffle, ops.JpegCompression),
+    *(ops.MedianBlur, ops.MotionBlur, ops.Sharpen),
+)
+NICE = 10
+"""By how much the decoder's process makes way for others."""
 ORDERING = ("_fill_draws", "_walk")
 """What says which sample comes when, and with which draws."""
 
@@ -31,13 +41,27 @@ def start_compiling(form: OutputFormat, recipes: Sequence[Recipe], *, decodes: b
     variants = [rendered_as]
     if any(recipe.mixing for recipe in recipes):
         variants.append(f"{rendered_as}_mixing")
-    ops = [inner for recipe in recipes for view in recipe.all_views for op in view.ops for inner in op.flat]
-    if any(isinstance(op, ElasticTransform | GridDistortion | WholePixels) for op in ops):
+    listed = [inner for recipe in recipes for view in recipe.all_views for op in view.ops for inner in op.flat]
+    if any(isinstance(op, ops.ElasticTransform | ops.GridDistortion | ops.WholePixels) for op in listed):
         variants.append(f"{rendered_as}_bends")
     if any(recipe.num_passes > 1 for recipe in recipes):
         variants += ["float32", "passes"]
+    if any(_have_programs(recipe) for recipe in recipes):
+        variants += [f"{kind}_steps" for kind in ("float32", "uint8") if kind in variants]
+    if any(isinstance(op, FILTERS) for op in listed):
+        variants.append("filters")
+    if any(isinstance(op, ops.JpegCompression) for op in listed):
+        variants.append("compresses")
     first = [one for one in overloads(["render"], variants) if one.function in FIRST]
+    programs = [one for one in overloads(["render"], variants) if one.function in PROGRAMS]
     ordering = [one for one in overloads(["order"], variants) if one.function in ORDERING]
     decoder = decoder_overloads(None if form.is_narrow else rendered_as) if decodes else []
-    background.start([first, ordering + decoder])
-    return first + ordering
+    background.start([first, ordering + programs])
+    background.start([decoder], nice=NICE)  # which nobody waits for
+    return first + ordering + programs
+
+
+def _have_programs(recipe: Recipe) -> bool:
+    """Whether its views have steps that follow a look-up."""
+    views = plan(recipe, [], sizes=[]).views
+    return any("steps" in (rows.dtype.names or ()) for view in views for rows in passes_of(view))

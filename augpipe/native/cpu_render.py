@@ -162,9 +162,13 @@ def finish_levels(
     """
     programs = as_bytes(rows), KERNEL_ROW.itemsize
     if are_filters(rows["steps"]):
-        from augpipe.gpu_ops.image.filter_program import compresses, filter_images  # others need not compile them
+        from augpipe.gpu_ops.image.filter_program import compress_image, filter_images  # others need not compile them
 
-        filter_images(*programs, levels, *size, planar, compresses(rows["steps"]))
+        of_images = *programs, levels, *size, planar
+        at = filter_images(*of_images, 0)
+        while at >= 0:
+            compress_image(*of_images, at)
+            at = filter_images(*of_images, at + 1)
     finish_images(*programs, levels, batch, *size, planar)
 
 

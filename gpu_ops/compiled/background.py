@@ -23,8 +23,10 @@ _processes: dict[str, "subprocess.Popen[bytes]"] = {}
 _lock = threading.Lock()
 
 
-def start(groups: Sequence[Sequence[Overload]]) -> None:
+def start(groups: Sequence[Sequence[Overload]], *, nice: int = 0) -> None:
     """Have those that are not compiled yet compiled, each group by a process of its own, which outlives this one.
+
+    With `nice`, 0 to 19, it makes way for processes of less.
 
     Where compiled kernels cannot be kept, they are of use to this process only, and end with it. Nothing is started
     where there is not even a temporary folder: this process then compiles what it calls, see `compiles_here`.
@@ -33,7 +35,7 @@ def start(groups: Sequence[Sequence[Overload]]) -> None:
         for group in groups:
             missing = [one for one in group if one.name not in _processes and find(one) is None]
             if missing and sys.executable and kernels_folder() is not None:
-                process = _start(missing)
+                process = _start(missing, nice)
                 _processes.update((one.name, process) for one in missing)
                 if lasting_folder() is None:
                     atexit.register(_end, process, os.getpid())
@@ -59,11 +61,12 @@ def wait(wanted: Sequence[Overload]) -> None:
             say_compiling("kernels" if len(coming) > 1 else "a kernel")
 
 
-def _start(wanted: Sequence[Overload]) -> "subprocess.Popen[bytes]":
+def _start(wanted: Sequence[Overload], nice: int) -> "subprocess.Popen[bytes]":
     groups, names = sorted({one.group for one in wanted}), [one.name for one in wanted]
     # numba leaves one thread to compile in a process; the package is found as it was here, whatever is installed
     program = (
         f"import sys; sys.path.append({str(_ROOT)!r}); "
+        f"import os; os.nice({nice}); "
         "from augpipe.gpu_ops.compiled.background import compile_named; compile_named(*sys.argv[1:])"
     )
     folder = kernels_folder()

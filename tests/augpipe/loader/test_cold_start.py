@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from augpipe import Loader, Recipe, ops, recipes
+from augpipe import Augment, Loader, Recipe, ops, recipes
 from augpipe.datasets.open import open_source
 from augpipe.decoding import jpeg
 from augpipe.decoding.jpeg import own_decoder
@@ -108,7 +108,7 @@ logging.basicConfig(format="%(message)s")
 from augpipe.gpu_ops.compiled import cache
 cache.PATIENCE_S = 0.0
 import hashlib
-from augpipe import Loader, recipes
+from augpipe import Augment, Loader, recipes
 from augpipe.gpu_ops.compiled import background
 background.PATIENCE_S = 0.0
 loader = Loader(sys.argv[1] if len(sys.argv) > 1 else FOLDER, recipes.deep_image(32, (40,)), batch_size=4,
@@ -218,8 +218,31 @@ def test_compiling_is_said_once(caplog: pytest.LogCaptureFixture, monkeypatch: p
 
 def test_a_loader_on_numpy_arrays_starts_no_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
     groups: list[Any] = []
-    monkeypatch.setattr(background, "start", groups.extend)
+    monkeypatch.setattr(background, "start", lambda more, **_: groups.extend(more))
     monkeypatch.setattr(background, "wait", lambda _: None)
     source = open_source(np.zeros((4, 40, 50, 3), np.uint8))
     Loader(source, recipes.deep_image(16, (20,)), batch_size=2, framework="numpy")
     assert {one.group for group in groups for one in group} == {"render", "order"}
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        ([], {"run_jobs:float32"}),
+        ([ops.Gamma()], {"run_jobs:float32", "finish_images:float32_steps"}),
+        (
+            [ops.OneOf(ops=[ops.GaussianBlur(), ops.JpegCompression()])],
+            {"run_jobs:float32", "finish_images:float32_steps", "filter_images:filters", "compress_image:compresses"},
+        ),
+    ],
+)
+def test_what_a_program_needs_is_compiled_at_the_same_time(
+    listed: list[ops.Op], expected: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(
+        background, "start", lambda groups, **_: started.extend(one.name for group in groups for one in group)
+    )
+    Augment(Recipe(ops=[ops.CenterCrop(size=8), *listed]))
+    found = {name.rpartition(".")[2] for name in started if ".image." in name}
+    assert found == expected

@@ -484,6 +484,7 @@ for source in (Files("JPEG"), Files("PNG"), stack):
                 for batch in Loader(source, recipe, batch_size=4, dtype=dtype): pass
 for batch in Loader(stack, Recipe(ops=normal), batch_size=4, sampler=ClassBalanced()): pass
 for batch in Loader(Annotated("PNG"), Recipe(ops=normal), batch_size=4, targets=TargetOptions(masks=True)): pass
+Augment(Recipe(ops=[*normal[:1], ops.JpegCompression(p=1), normal[1]]))(rng.integers(0, 256, (40, 50, 3), np.uint8))
 Augment(Recipe(ops=[ops.Noise(), *normal]))(rng.integers(0, 256, (40, 50, 3), np.uint8))
 Augment(Recipe(ops=normal))(rng.integers(0, 256, (40, 50, 3), np.uint8))
 for bent in ([], [ops.LensDistortion()], [ops.BrownConrady(), ops.Perspective()], [ops.Perspective(), ops.Gamma(p=1)]):
