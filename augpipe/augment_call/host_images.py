@@ -12,6 +12,7 @@ from augpipe.decoding.jpeg import decoder_overloads
 from augpipe.errors import SampleError
 from augpipe.gpu_ops.compiled import background
 from augpipe.native.cpu_render import Scratch, render
+from augpipe.native.functions import Functions
 from augpipe.native.workers import run_each
 from augpipe.pipeline.stored_image import StoredImage
 from augpipe.planning.kernel_rows import dct_factors, kernel_rows
@@ -42,6 +43,7 @@ class HostTransform:
         may_scale = np.array([image.may_scale for image in stored], np.bool_)
         factors = np.where(may_scale, dct_factors(plan.views) if may_scale.any() else 1, 1)
         tables = [kernel_rows(rows, factors) for rows in plan.views]
+        functions = [Functions.of(plan, view, images.names.__getitem__) for view in range(len(tables))]
         views = [_View(rows, view.out_size, form) for rows, view in zip(plan.views, plan.recipe.all_views, strict=True)]
 
         def work(position: int) -> None:
@@ -51,8 +53,9 @@ class HostTransform:
                 pixels = self._decoded(stored[position], int(factors[position]), rows, sizes)
             except ValueError as problem:
                 raise SampleError(images.names[position], str(problem)) from problem
-            for view, row, size in zip(views, rows, sizes, strict=True):
-                render([pixels], row, view.memory_of(position), size, form, self._scratch)
+            for view, row, size, called in zip(views, rows, sizes, functions, strict=True):
+                called = called and called.starting_at(position)
+                render([pixels], row, view.memory_of(position), size, form, self._scratch, called)
 
         run_each(work, len(stored), num_threads)
         return [view.wrapped(form) for view in views]
