@@ -234,12 +234,14 @@ def test_it_is_shown_by_its_name() -> None:
     sheet = by_step(source, Recipe(ops=[CROP, MARK]), rows=1)
     assert sheet.rows[0].headings == ("original", "random_resized_crop", "mark")
     assert sheet.rows[0].cells[1].captions[0].startswith("mark 0.")
-    assert "random_resized_crop, mark" in repr(Loader(source, Recipe(ops=[CROP, MARK]), batch_size=1))
+    assert "random_resized_crop, mark" in repr(
+        Loader(source, Recipe(ops=[CROP, MARK]), batch_size=1, framework="numpy")
+    )
 
 
 def test_states_hold_the_functions_name() -> None:
     source = ArraySource(IMAGE[None])
-    one = Loader(source, Recipe(ops=[CROP, MARK]), batch_size=1)
+    one = Loader(source, Recipe(ops=[CROP, MARK]), batch_size=1, framework="numpy")
     assert '"fn": "tests.augpipe.ops.test_custom.mark"' in one.state_dict()["recipe"]
     other = Loader(source, Recipe(ops=[CROP, ops.Custom(window, num_draws=2, name="mark")]), batch_size=1)
     with pytest.raises(ValueError, match=r"fn was \"tests.augpipe.ops.test_custom.mark\" and is \"tests.*window\""):
