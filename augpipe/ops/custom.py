@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, ValidationInfo, field_serializer, field_validator, model_validator
+from pydantic import Field, field_serializer, field_validator, model_validator
 
 from augpipe.ops.draws import Applied
 from augpipe.ops.frame import Frame
@@ -52,9 +52,8 @@ class Custom(Op):
     in_files = False
 
     def __init__(self, /, *fn: Any, **fields: Any) -> None:
-        if len(fn) == 1 and "fn" not in fields:
-            fn, fields = (), {"fn": fn[0], **fields}
-        super().__init__(*fn, **fields)
+        named = {"fn": fn[0]} if len(fn) == 1 and "fn" not in fields else {}
+        super().__init__(*(() if named else fn), **named, **fields)
 
     @field_validator("fn")
     @classmethod
@@ -65,7 +64,7 @@ class Custom(Op):
 
     @field_validator("name")
     @classmethod
-    def _is_its_own(cls, name: str, info: ValidationInfo) -> str:
+    def _is_its_own(cls, name: str) -> str:
         if name in KINDS:
             raise broken("must be its own, and an op of augpipe is called so: {name}='my_step'")
         if name and not name.isidentifier():
