@@ -38,6 +38,7 @@ class HostOutput:
         self._buffers = BufferPool(keep=(settings.prefetch + 2) * len(settings.recipe.all_views))
         self._scratch = Scratch()
         self._memory = _DecodedMemory()
+        self._calls_functions = settings.recipe.has_functions
 
     def begin(self, batch: BatchInProgress) -> None:
         """Give a planned batch its memory."""
@@ -144,11 +145,11 @@ class HostOutput:
             item.pixels = None  # the memory is the next ones'
 
     def _functions(self, batch: BatchInProgress, view: int, first: int) -> Functions | None:
-        """Those of a view, for items from a position on."""
+        """Those of a view, for items from a position on; None where the recipe has none."""
+        if not self._calls_functions:
+            return None
         assert batch.plan is not None
-        found = Functions.of(
-            batch.plan, view, lambda position: self._settings.source.name(batch.items[position].sample_id)
-        )
+        found = Functions.of(batch.plan, view, lambda place: self._settings.source.name(batch.items[place].sample_id))
         return found and found.starting_at(first)
 
     def _render_shown(self, batch: BatchInProgress, image: LocatedPixels, position: int, view: int) -> None:

@@ -426,22 +426,17 @@ def refuse_mixing(recipe: Recipe, what: str) -> None:
 
 def refuse_passes(recipe: Recipe, where: str) -> None:
     """Raise ValueError where a recipe takes several passes and images are rendered on a device."""
-    refuse_functions(recipe, where)
+    if recipe.has_functions:
+        raise ValueError(
+            f"{recipe.called} calls a function of yours ({recipe.functions_text}), which takes an array on the CPU, "
+            f'and {where} has none. Choose device="cpu", or leave ops.Custom out.'
+        )
     if recipe.num_passes > 1:
         view = next(view for view, own in zip(recipe.all_views, recipe.passes, strict=True) if len(own) > 1)
         step, look_up = next(recipe.waits(view))
         raise ValueError(
             f"{recipe.called} takes {recipe.num_passes} passes, as {step} stands before {look_up}, and {where} makes "
             'one. List such steps behind geometry, as recipe.fused() does, or choose device="cpu".'
-        )
-
-
-def refuse_functions(recipe: Recipe, where: str) -> None:
-    """Raise ValueError where a recipe calls functions and images are not rendered by our own threads."""
-    if recipe.has_functions:
-        raise ValueError(
-            f"{recipe.called} calls a function of yours ({recipe.functions_text}), which takes an array on the CPU, "
-            f'and {where} has none. Choose device="cpu", or leave ops.Custom out.'
         )
 
 
