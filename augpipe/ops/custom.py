@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, field_serializer, field_validator, model_validator
+from pydantic import Field, WithJsonSchema, field_serializer, field_validator, model_validator
 
 from augpipe.ops.draws import Applied
 from augpipe.ops.frame import Frame
@@ -38,7 +38,11 @@ class Custom(Op):
     """
 
     op: Literal["custom"] = "custom"
-    fn: Annotated[Callable[..., Any], told("must be a function that takes an image and gives it back: {name}=my_step")]
+    fn: Annotated[
+        Callable[..., Any],
+        told("must be a function that takes an image and gives it back: {name}=my_step"),
+        WithJsonSchema({"type": "string"}),
+    ]
     """The function. Randomness belongs into `draws`: NumPy's and Python's global generators are not the sample's."""
     num_draws: Annotated[int, Field(ge=0, le=MAX_DRAWS)] = 0
     """How many evenly distributed numbers it is given, as a second argument; 0 for none."""
