@@ -141,11 +141,15 @@ def test_arrays_take_the_same_way_and_views_draw_apart() -> None:
 
 
 def test_the_function_may_keep_and_change_what_it_is_given() -> None:
-    kept: list[Pixels] = []
+    kept: list[Any] = []
     keeps = ops.Custom(lambda image: kept.append(image) or 255 - image, name="keeps")
     Augment(Recipe(ops=[keeps]), num_threads=1)(np.stack([IMAGE, IMAGE // 2]))
     np.testing.assert_array_equal(kept, [IMAGE, IMAGE // 2])
     assert all(one.flags.c_contiguous and one.flags.writeable for one in kept)
+    recipe = Recipe(ops=[ops.Custom(lambda image, draws: kept.append(draws.fill(2.0)) or image, num_draws=1)])
+    made = plan(recipe, [0], sizes=[IMAGE.shape[:2]])
+    Augment(recipe)(IMAGE, plan=made)
+    assert len(kept) == 3 and made.rows["drawn"]["custom"]["draws"][0] < 1.0
 
 
 def test_targets_stay() -> None:
