@@ -292,7 +292,7 @@ class Loader(Generic[FrameworkName]):
 
     def __repr__(self) -> str:
         recipe, form = self.recipe, self._form
-        ops = "; ".join(", ".join(op.op for op in view.ops) or "nothing" for view in recipe.views or recipe.all_views)
+        ops = "; ".join(", ".join(op.key for op in view.ops) or "nothing" for view in recipe.views or recipe.all_views)
         sizes = dict.fromkeys(view.out_size for view in recipe.all_views)
         size = " and ".join("each its own size" if one is None else f"{one[0]}x{one[1]}" for one in sizes)
         device = self._choice.device or "cpu"

@@ -12,6 +12,7 @@ from augpipe.decoding.jpeg import decoder_overloads
 from augpipe.errors import SampleError
 from augpipe.gpu_ops.compiled import background
 from augpipe.native.cpu_render import Scratch, render
+from augpipe.native.functions import Functions
 from augpipe.native.workers import run_each
 from augpipe.pipeline.stored_image import Decodable, StoredImage
 from augpipe.planning.output_format import OutputFormat
@@ -54,6 +55,7 @@ class HostTransform:
             looks = looks_of(plan, may_scale, wants_regions=any(may_crop))
         else:
             looks = block.looks(int(plan.rows["sample_id"][0]) - block.first, stored[0].may_scale, may_crop[0])
+        functions = [Functions.of(plan, view, images.names.__getitem__) for view in range(len(plan.views))]
         views = [_View(rows, view.out_size, form) for rows, view in zip(plan.views, plan.recipe.all_views, strict=True)]
 
         def work(position: int) -> None:
@@ -64,8 +66,9 @@ class HostTransform:
                 pixels = decodable.decode_into(self._scratch.pixels(decodable.num_bytes))
             except ValueError as problem:
                 raise SampleError(images.names[position], str(problem)) from problem
-            for view, row, size in zip(views, own.tables, sizes, strict=True):
-                render([pixels], row, view.memory_of(position), size, form, self._scratch)
+            for view, row, size, called in zip(views, own.tables, sizes, functions, strict=True):
+                called = called and called.starting_at(position)
+                render([pixels], row, view.memory_of(position), size, form, self._scratch, called)
 
         run_each(work, len(stored), num_threads)
         return [view.wrapped(form) for view in views]

@@ -49,7 +49,7 @@ def inspect(
         if chosen.views:
             title += f", view {number}" + (f", {view.count} crops of it" if view.count > 1 else "")
         screen.print(_table(title, view))
-        waits = [f"{step} before {look_up}" for step, look_up in chosen.waits(view)]
+        waits = chosen.reasons(view)
         if waits:
             screen.print(f"{len(waits) + 1} passes: {', '.join(waits)}")
         for op in view.ops if fields else ():
@@ -87,8 +87,8 @@ def _views(recipe: "Recipe") -> "Sequence[View]":
 
 def _view_json(view: "View") -> dict[str, Any]:
     return {
-        "ops": [{"op": op.op, "variants": op.num_variants} for op in view.ops if op.num_words],
-        "fixed": [op.op for op in view.ops if not op.num_words],
+        "ops": [{"op": op.key, "variants": op.num_variants} for op in view.ops if op.num_words],
+        "fixed": [op.key for op in view.ops if not op.num_words],
     }
 
 
@@ -96,7 +96,7 @@ def _table(title: str, view: "View") -> "Table":
     made = terminal_table(title, "op", "draws", "how often", "variants", left=("op", "draws"))
     for op in view.ops:
         often = f"{getattr(op, 'p', 1.0):.0%}" if op.num_words else "always"
-        made.add_row(op.op, op.draws_text, often, _number(op.num_variants))
+        made.add_row(op.key, op.draws_text, often, _number(op.num_variants))
     if not view.ops:
         made.add_row("(none)", "nothing: photographs stay as they are", "always", "1")
     made.add_section()

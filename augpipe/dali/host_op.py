@@ -5,6 +5,7 @@ import numpy.typing as npt
 
 from augpipe.dali.samples import Numbers, SampleNumbers, plan_batch
 from augpipe.native.cpu_render import Scratch, as_rgbx, check_image, render
+from augpipe.native.functions import Functions
 from augpipe.native.workers import run_each
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.output_format import OutputFormat
@@ -53,13 +54,16 @@ class HostAugment:
         targets = [self._targets(view, rows) for view, rows in enumerate(made.views)]
         regions = self._regions(images, tables)
 
+        functions = [Functions.of(made, view, lambda _: "an image of DALI's") for view in range(len(tables))]
+
         def work(position: int) -> None:
             left, top, right, bottom = regions[position]
             pixels = as_rgbx(images[position][top:bottom, left:right], self._scratch, left, top)
-            for table, views_targets in zip(tables, targets, strict=True):
+            for table, views_targets, called in zip(tables, targets, functions, strict=True):
                 out, size = views_targets[position]
                 row = table[position : position + 1]
-                render([pixels], row, out, size, self._form, self._scratch)
+                called = called and called.starting_at(position)
+                render([pixels], row, out, size, self._form, self._scratch, called)
 
         run_each(work, len(images), self._num_threads)
         finished = tuple(

@@ -173,10 +173,10 @@ def _smaller(image: StoredImage, scale: int, max_pixels: int) -> StoredImage:
 def _another_recipe(case: Case) -> Iterator[Change]:
     """Without the op that takes most of the time, or with a blur that takes less."""
     settings, few = case.trials.settings, case.images[:FEW]
-    if (passes := settings.recipe.num_passes) > 1:
+    if (passes := settings.recipe.num_passes) > 1 and not settings.recipe.has_functions:
         yield _tried(case, f"recipe.fused(), one pass instead of {passes}, with other images", settings.recipe.fused())
     listed = [op for view in settings.recipe.all_views for op in view.ops]
-    kinds = {op.op for op in listed if op.op != "normalize" and not op.is_crop and getattr(op, "p", 0.0) > 0.0}
+    kinds = {op.key for op in listed if op.op != "normalize" and not op.is_crop and getattr(op, "p", 0.0) > 0.0}
     before = time_parts(settings, few, case.trials.epoch).total
     gains: dict[str, float] = {}
     for kind in sorted(kinds):
@@ -197,8 +197,8 @@ def _tried(case: Case, text: str, recipe: Recipe) -> Change:
 
 
 def _with(recipe: Recipe, kind: str, **fields: Any) -> Recipe:
-    """The recipe with other values in some fields of the ops of a kind."""
-    return with_ops(recipe, lambda op: changed(op, **fields) if op.op == kind else op)
+    """The recipe with other values in some fields of the ops of a kind, or of a name of the user's own."""
+    return with_ops(recipe, lambda op: changed(op, **fields) if op.key == kind else op)
 
 
 def _by_filter(recipe: Recipe) -> Recipe:

@@ -10,7 +10,8 @@ import numpy.typing as npt
 from augpipe.decoding.decoded_pixels import LocatedPixels
 from augpipe.gpu_ops.image.pixels import pack_levels
 from augpipe.gpu_ops.image.program_rows import first_parts
-from augpipe.native.cpu_render import LEVELS, Scratch, finish_levels, render
+from augpipe.native.cpu_render import LEVELS, Scratch, call_functions, finish_levels, render
+from augpipe.native.functions import Functions
 from augpipe.pipeline.blocks import Block
 from augpipe.pipeline.decode_stage import Decoder
 from augpipe.pipeline.items import BatchInProgress, Settings
@@ -57,8 +58,9 @@ def time_parts(settings: Settings, images: Sequence[StoredImage], epoch: int) ->
             start = time.thread_time()
             decoder.decode(batch, item, scratch.pixels)
             spent[0] += time.thread_time() - start
-            assert item.pixels is not None
-            for rows, size in zip(batch.tables, batch.sizes, strict=True):
+            assert item.pixels is not None and batch.plan is not None
+            for view, (rows, size) in enumerate(zip(batch.tables, batch.sizes, strict=True)):
+                functions = Functions.of(batch.plan, view, lambda place: f"image {place}")
                 pixels, form = item.pixels, LEVELS if is_joined(rows) else FORM
                 out, (height, width) = memory.values(0), size
                 for nth, (own, own_size) in enumerate(_passes(rows, size)):
@@ -66,6 +68,12 @@ def time_parts(settings: Settings, images: Sequence[StoredImage], epoch: int) ->
                     if nth:  # what the pass before has left
                         packed = scratch.between(height * width)[1]
                         pack_levels(out, packed)
+                        spent[1] += time.thread_time() - start
+                        start = time.thread_time()
+                        if functions is not None:
+                            call_functions(functions, nth, 0, packed.reshape(height, width, 4))
+                        spent[2] += time.thread_time() - start
+                        start = time.thread_time()
                         pixels = LocatedPixels.of(packed.reshape(height, width, 4))
                     height, width = own_size
                     out, first = memory.values(height * width * 3), first_parts(own)

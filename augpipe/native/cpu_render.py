@@ -14,6 +14,7 @@ from augpipe.gpu_ops.image.pixels import narrow, pack_levels, pack_rgbx, widen
 from augpipe.gpu_ops.image.program import finish_images
 from augpipe.gpu_ops.image.program_rows import are_filters, as_bytes, first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
+from augpipe.native.functions import Functions
 from augpipe.planning.output_format import OutputFormat
 from augpipe.planning.record_passes import is_joined, parted_tables
 from augpipe.sources.protocol import Pixels
@@ -96,6 +97,7 @@ def render(
     size: tuple[int, int],
     form: OutputFormat,
     scratch: Scratch,
+    functions: Functions | None = None,
 ) -> None:
     """Write finished images, one behind the other.
 
@@ -106,12 +108,13 @@ def render(
         size: height and width of an output image, in pixels.
         form: dtype and layout.
         scratch: of the calling thread.
+        functions: of the recipe, which are called between passes; of the image whose row is the first one.
     """
     table = images if isinstance(images, np.ndarray) else pixel_table(images)
     height, width = size
     first = first_parts(rows)
     if first is not rows and is_joined(rows):
-        _render_passes(table, rows, out, form, scratch)
+        _render_passes(table, rows, out, form, scratch, functions)
         return
     takes_more, end = first is not rows, len(table) * jobs_per_image(height)
     target = scratch.values(len(out)) if form.is_narrow or (takes_more and out.dtype != np.float32) else out
@@ -129,23 +132,33 @@ def _render_passes(
     out: npt.NDArray[np.generic],
     form: OutputFormat,
     scratch: Scratch,
+    functions: Functions | None,
 ) -> None:
     """`render`, image by image, of rows of several passes: each but the last one writes levels into scratch, and the
-    next one looks at them."""
+    next one looks at them, or at what functions make of them."""
     *before, (last, sizes) = parted_tables(rows)
     num = len(out) // max(len(images), 1)
     most_px = max(int(of_images.prod(axis=1, dtype=np.int64).max(initial=0)) for _, of_images in before)
     all_levels, all_packed = scratch.between(most_px)  # once: a pass looks at what the one before it has left there
     for nth in range(len(images)):
         own, looked_at = slice(nth, nth + 1), images[nth : nth + 1]
-        for table, of_images in before:
+        for nth_pass, (table, of_images) in enumerate(before, start=1):
             height, width = of_images[nth].tolist()
             levels, packed = all_levels[: 3 * height * width], all_packed[: height * width]
             render(looked_at, table[own], levels, (height, width), LEVELS, scratch)
             pack_levels(levels, packed)
+            if functions is not None:
+                call_functions(functions, nth_pass, nth, packed.reshape(height, width, 4))
             looked_at = np.array([(packed.ctypes.data, width, 0, 0)], np.int64)
         height, width = sizes[nth].tolist()
         render(looked_at, last[own], out[nth * num : (nth + 1) * num], (height, width), form, scratch)
+
+
+def call_functions(functions: Functions, nth_pass: int, nth_image: int, packed: Pixels) -> None:
+    """Put in the place of what a pass looks at, (H, W, 4) RGBX, what the functions make of it."""
+    made = functions.call(nth_pass, nth_image, packed)
+    if made is not None:
+        pack_rgbx(made, packed)
 
 
 def finish_levels(

@@ -6,6 +6,7 @@ from augpipe.ops.bends import *
 from augpipe.ops.blur import *
 from augpipe.ops.colour import *
 from augpipe.ops.crops import *
+from augpipe.ops.custom import *
 from augpipe.ops.degradations import *
 from augpipe.ops.filters import *
 from augpipe.ops.geometry import *

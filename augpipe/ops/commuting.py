@@ -28,8 +28,9 @@ DIRECTED = (ops.CLAHE, ops.Downscale, ops.Emboss, ops.GridShuffle, ops.JpegCompr
 """Steps that begin at the upper left; some do not where their tiles or blocks are all whole."""
 BLOCK_PX = 16
 """The side of a block of `JpegCompression`, in pixels of the frame."""
-NO_STEPS = (ops.Identity, ops.Normalize)
-"""What is neither: a choice that changes nothing, and the numbers that a batch is handed out in."""
+NO_STEPS = (ops.Custom, ops.Identity, ops.Normalize)
+"""What is neither: a function, which begins a pass; a choice that changes nothing; and the numbers that a batch is
+handed out in."""
 
 
 @dataclass(frozen=True, kw_only=True)

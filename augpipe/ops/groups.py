@@ -84,6 +84,11 @@ class Group(Op):
         if not self.ops:
             raise ValueError(f"{self.op} holds no ops. List those to choose from: ops=[ops.Flip(), ops.Rotate()].")
         for op in self.ops:
+            if not op.in_files:
+                raise ValueError(
+                    f"{self.op} holds {op.key}, a function of yours, and it begins a pass of the view. Put it into the "
+                    "recipe's ops, with a p of its own; or choose within the function, by its draws."
+                )
             if op.is_crop or op.op in ("normalize", "whole_pixels") or op.alternates:
                 which = f"{op.op} with alternate" if op.alternates else op.op
                 raise ValueError(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 from pydantic import BaseModel, BeforeValidator, Field, GetCoreSchemaHandler, WrapValidator
 from pydantic_core import CoreSchema, core_schema
 
+from augpipe.ops.custom import Custom
 from augpipe.ops.op import KINDS, Op
 from augpipe.ops.other_names import ANSWERS
 from augpipe.validation.models import ListOf, broken
@@ -34,6 +35,8 @@ def _own(op: Any, serialize: Callable[[Any], Any]) -> Any:
 
 def _is_op(value: Any, validate: Callable[[Any], Any]) -> Any:
     """Refuse a value that is not an op at all, and name its kind; whatever looks like an op is validated as one."""
+    if isinstance(value, Custom):
+        return value
     if isinstance(value, tuple(KINDS.values())):
         return validate(value)
     if isinstance(value, type) and issubclass(value, Op):
@@ -49,6 +52,11 @@ def _is_op(value: Any, validate: Callable[[Any], Any]) -> Any:
     if not isinstance(name, str):
         raise ValueError(
             f"a value of type {type(value).__name__} is not an op. augpipe.ops has {len(KINDS)}, as ops.Flip()."
+        )
+    if name == "custom":
+        raise ValueError(
+            "custom calls a function, which a text cannot hold. Load the rest in Python and add it there: "
+            "Recipe(ops=[*recipe.ops, ops.Custom(my_step)])."
         )
     if name not in KINDS:
         instead, near = elsewhere(name, ANSWERS), nearest(name, sorted(KINDS))

@@ -115,6 +115,8 @@ class Op(Checked):
     """Whether it bends lines, by a lens or a displacement: one look-up bends an image once."""
     is_projective: ClassVar[bool] = False
     """Whether it makes parallels meet: one look-up does it once, before what bends."""
+    in_files: ClassVar[bool] = True
+    """Whether a TOML file can hold it."""
     num_words: ClassVar[int] = 0
     """How many 32-bit random words the op reads; that of its `draws` unless it is given."""
 
@@ -132,7 +134,7 @@ class Op(Checked):
         if "draws" in vars(cls) and "num_words" not in vars(cls):
             cls.num_words = 1 + sum(draw.num_words for draw in cls.draws)
         kind = cls.model_fields["op"].default
-        if isinstance(kind, str) and cls.__module__.startswith("augpipe.ops."):
+        if isinstance(kind, str) and cls.__module__.startswith("augpipe.ops.") and cls.in_files:
             assert kind not in KINDS, f"two ops are called {kind}"
             KINDS[kind] = cls
 
@@ -163,6 +165,11 @@ class Op(Checked):
     @classmethod
     def field_names(cls) -> list[str]:
         return [field for field in cls.model_fields if field != "op"]
+
+    @property
+    def key(self) -> str:
+        """What it is called in a view; from the second of that name on its place is added."""
+        return self.op
 
     @property
     def flat(self) -> tuple["Op", ...]:
@@ -308,11 +315,13 @@ def bends_in_turn(ops: Iterable[Op], most: int | None = None) -> frozenset[tuple
 def keyed(ops: Sequence[Op]) -> tuple[tuple[str, Op], ...]:
     """Each op under a name of its own among them: its kind, and from the second of a kind on its place, too."""
     seen: Counter[str] = Counter()
-    named = []
+    named: dict[str, Op] = {}
     for op in ops:
-        seen[op.op] += 1
-        named.append((op.op if seen[op.op] == 1 else f"{op.op}_{seen[op.op]}", op))
-    return tuple(named)
+        seen[op.key] += 1
+        while (name := op.key if seen[op.key] == 1 else f"{op.key}_{seen[op.key]}") in named:
+            seen[op.key] += 1  # of a user's own name
+        named[name] = op
+    return tuple(named.items())
 
 
 def pair(size: int | tuple[int, int]) -> tuple[int, int]:

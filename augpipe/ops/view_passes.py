@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from augpipe.ops import Normalize, Op, WholePixels
+from augpipe.ops import Custom, Normalize, Op, WholePixels
 from augpipe.ops.commuting import Place, acts_in_look_up, commutes, is_step
 from augpipe.ops.op import Beyond
 from augpipe.ops.resizes import one_size
@@ -18,21 +18,25 @@ MOST_PASSES = 4
 def passes_of(acting: Keyed, beyond: Beyond, interpolation: str) -> tuple[Keyed, ...]:
     """The ops of a view, in the order in which they act, pass by pass.
 
-    A look-up begins another pass where a step before it in the same pass does not commute with it. Groups that hold
-    look-ups and steps act as one of each: their look-ups in the pass, their steps behind all look-ups of it.
+    A look-up begins another pass where a step before it in the same pass does not commute with it. A `Custom` begins
+    one in any case, with other ones right behind it: they are called on what it looks at. Groups that hold look-ups and
+    steps act as one of each: their look-ups in the pass, their steps behind all look-ups of it.
 
     Args:
         acting: `View.acting_ops`.
         beyond: the border of the view, and its fill.
         interpolation: of the recipe.
     """
-    if any(op.acts_first for _, op in acting):
-        return (acting,)  # as in the papers, all else acts on the cropped frame
+    is_of_papers = any(op.acts_first for _, op in acting)  # all else acts on the cropped frame, in one pass
     passes: list[list[tuple[str, Op]]] = [[]]
     steps: list[Op] = []
     for place, (key, op) in enumerate(acting):
         looks = [inner for inner in op.flat if acts_in_look_up(inner)]
-        if looks and steps:
+        if is_called(op):
+            if len(passes) == 1 or not all(is_called(before) for _, before in passes[-1]):
+                passes.append([])
+            steps = []
+        elif looks and steps and not is_of_papers:
             known = _place(acting[:place], beyond, interpolation)
             if not all(commutes(step, look, known) for step in steps for look in looks):
                 passes.append([])
@@ -46,11 +50,24 @@ def passes_of(acting: Keyed, beyond: Beyond, interpolation: str) -> tuple[Keyed,
     return tuple(map(tuple, passes))
 
 
+def is_called(op: Op) -> bool:
+    """Whether it is a function of the user's that is called on any image."""
+    return isinstance(op, Custom) and op.p > 0.0
+
+
+def functions_of(passes: Sequence[Keyed]) -> tuple[tuple[tuple[str, Custom], ...], ...]:
+    """For each pass the functions that are called on what it looks at, by name."""
+    return tuple(tuple((key, op) for key, op in one if isinstance(op, Custom) and is_called(op)) for one in passes)
+
+
 def reasons(passes: Sequence[Keyed], beyond: Beyond, interpolation: str) -> Iterator[tuple[str, str]]:
-    """(step, look-up) for each pass but the first: the look-up that begins it, and the first step that it waits for."""
+    """(step, look-up) for each pass but the first that no function begins: the look-up that does, and the first step
+    that it waits for."""
     acting = tuple(keyed for one in passes for keyed in one)
     for before, behind in pairwise(passes):
         key, op = behind[0]
+        if is_called(op):
+            continue
         known = _place(acting[: acting.index((key, op))], beyond, interpolation)
         looks = [inner for inner in op.flat if acts_in_look_up(inner)]
         waits = (

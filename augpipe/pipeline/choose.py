@@ -62,8 +62,10 @@ class Choice:
         return host_cache(num_samples, self.cache_bytes, num_sharing)
 
     def _may_stack(self, settings: Settings, cache: PixelCache | None) -> bool:
-        """Not with targets: an item with an impossible one is replaced, and those of a stack never are."""
-        return self.backend == "native" and cache is None and settings.targets is None
+        """Not with targets: an item with an impossible one is replaced, and those of a stack never are. Nor with
+        functions, which may raise."""
+        can_fail = settings.targets is not None or settings.recipe.has_functions
+        return self.backend == "native" and cache is None and not can_fail
 
     def batch_maker(self, settings: Settings, batch_size: int, cache: PixelCache | None) -> BatchMaker:
         """What makes the batches."""

@@ -13,6 +13,7 @@ from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.gpu_ops.jpeg.workspace import MAX_FILES, View
 from augpipe.native.buffers import BufferPool
 from augpipe.native.cpu_render import Scratch, mix, render
+from augpipe.native.functions import Functions
 from augpipe.pipeline.decode_stage import Decoder
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.mosaic_stage import put_together
@@ -37,6 +38,7 @@ class HostOutput:
         self._buffers = BufferPool(keep=(settings.prefetch + 2) * len(settings.recipe.all_views))
         self._scratch = Scratch()
         self._memory = _DecodedMemory()
+        self._calls_functions = settings.recipe.has_functions
 
     def begin(self, batch: BatchInProgress) -> None:
         """Give a planned batch its memory."""
@@ -137,9 +139,18 @@ class HostOutput:
                 for nth, image in enumerate(pixels):
                     self._render_shown(batch, image, start + nth, view)
             else:
-                render(pixels, rows, out, (height, width), self._settings.form, self._scratch)
+                functions = self._functions(batch, view, start)
+                render(pixels, rows, out, (height, width), self._settings.form, self._scratch, functions)
         for item in items:
             item.pixels = None  # the memory is the next ones'
+
+    def _functions(self, batch: BatchInProgress, view: int, first: int) -> Functions | None:
+        """Those of a view, for items from a position on; None where the recipe has none."""
+        if not self._calls_functions:
+            return None
+        assert batch.plan is not None
+        found = Functions.of(batch.plan, view, lambda place: self._settings.source.name(batch.items[place].sample_id))
+        return found and found.starting_at(first)
 
     def _render_shown(self, batch: BatchInProgress, image: LocatedPixels, position: int, view: int) -> None:
         """Render what an output shows of an image, and around an own one what is shown there."""

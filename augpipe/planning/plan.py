@@ -151,7 +151,16 @@ class Plan:
         return "\n".join(lines)
 
     def save(self, path: str | Path) -> None:
-        """Write the plan to an .npz file."""
+        """Write the plan to an .npz file.
+
+        Raises:
+            ValueError: its recipe calls a function of yours, which no file holds.
+        """
+        if self.recipe.has_functions:
+            raise ValueError(
+                f"{self.recipe.called} calls a function of yours ({self.recipe.functions_text}), which a file cannot "
+                "hold. Note seed, epoch and sample_ids, and draw the plan again by augpipe.plan."
+            )
         header = json.dumps({"format": FORMAT, "recipe": self.recipe.model_dump(mode="json"), "seed": self.seed})
         arrays: dict[str, Any] = {f"view_{i}": rows for i, rows in enumerate(self.views)}
         with open(path, "wb") as file:

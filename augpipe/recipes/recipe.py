@@ -16,11 +16,20 @@ from pydantic import (
 
 from augpipe.ops import KeepObjects, Normalize, Op
 from augpipe.ops.crops import seen_beyond
+from augpipe.ops.custom import Custom
 from augpipe.ops.kinds import Ops, is_list
 from augpipe.ops.mixing import Mixing
 from augpipe.ops.mosaic import Mosaic, looks_around
 from augpipe.ops.op import Beyond, Fill
-from augpipe.ops.view_passes import MOST_PASSES, Keyed, changes_places, in_one_pass, passes_of, reasons
+from augpipe.ops.view_passes import (
+    MOST_PASSES,
+    Keyed,
+    changes_places,
+    functions_of,
+    in_one_pass,
+    passes_of,
+    reasons,
+)
 from augpipe.recipes.toml_file import TomlFile, read_toml, validated
 from augpipe.recipes.view import View, border_text, product
 from augpipe.validation.models import ListOf, changed
@@ -173,11 +182,17 @@ class Recipe(TomlFile):
             passes = self._passes_of(view)
             if len(passes) == 1:
                 continue
-            waits = ", ".join(f"{step} before {look_up}" for step, look_up in self.waits(view))
+            waits = ", ".join(self.reasons(view))
+            together = "functions of yours next to each other, and " if any(functions_of(passes)) else ""
             if len(passes) > MOST_PASSES:
                 raise ValueError(
                     f"a view takes {len(passes)} passes as it is listed ({waits}), and {MOST_PASSES} are the most. "
-                    "List geometry before the steps that do not commute with it."
+                    f"List {together}geometry before the steps that do not commute with it."
+                )
+            if self.mosaic is not None and any(functions_of(passes)):
+                raise ValueError(
+                    f"a mosaic is one pass, and {waits} takes another: its images are rendered one by one. Leave one "
+                    "of them out."
                 )
             if self.mosaic is not None:
                 raise ValueError(
@@ -229,6 +244,16 @@ class Recipe(TomlFile):
         found = {id(view): self._passes_of(view) for view in self.all_views}
         return tuple(found[id(view)] for view in self.all_views)
 
+    @cached_property
+    def functions(self) -> tuple[tuple[tuple[tuple[str, Custom], ...], ...], ...]:
+        """For each of `all_views`, and each pass of it, the `ops.Custom` that are called on what it looks at."""
+        return tuple(map(functions_of, self.passes))
+
+    @property
+    def has_functions(self) -> bool:
+        """Whether any view calls a function of the user's."""
+        return any(map(any, self.functions))
+
     @property
     def num_passes(self) -> int:
         """The most passes that a view takes: 1 unless steps stand before geometry that they do not commute with."""
@@ -239,7 +264,15 @@ class Recipe(TomlFile):
 
         Geometry then moves what those steps have not touched yet: noise and holes are not turned with the image, and
         what looks at the whole image sees the finished frame. Draws stay, save those of groups that change places.
+
+        Raises:
+            ValueError: it calls a function of yours, which takes a pass of its own.
         """
+        if self.has_functions:
+            raise ValueError(
+                f"{self.called} calls a function of yours ({self.functions_text}) on what all before it have made: "
+                "that cannot be one pass. Leave it out."
+            )
         if not self.views:
             return changed(self, ops=self._one_pass(self.all_views[0]))
         return changed(self, views=tuple(changed(view, ops=self._one_pass(view)) for view in self.views))
@@ -255,9 +288,22 @@ class Recipe(TomlFile):
         return passes_of(view.acting_ops, self.beyond_of(view), self.interpolation)
 
     def waits(self, view: View) -> Iterator[tuple[str, str]]:
-        """(step, look-up) for each pass of a view but the first: the look-up that begins it, and a step listed before
-        that look-up that must act before it."""
+        """(step, look-up) for each pass of a view but the first that no function begins: the look-up that begins it,
+        and a step listed before that look-up that must act before it."""
         return reasons(self._passes_of(view), self.beyond_of(view), self.interpolation)
+
+    def reasons(self, view: View) -> list[str]:
+        """Why a view takes more than one pass, in words."""
+        called = [key for one in functions_of(self._passes_of(view)) for key, _ in one]
+        return [
+            *(f"{step} before {look_up}" for step, look_up in self.waits(view)),
+            *(f"{key} of yours" for key in called),
+        ]
+
+    @property
+    def functions_text(self) -> str:
+        """The names of the functions that it calls."""
+        return ", ".join(dict.fromkeys(key for of_view in self.functions for one in of_view for key, _ in one))
 
     @property
     def keeping(self) -> tuple[tuple[str, KeepObjects], ...]:
@@ -380,6 +426,11 @@ def refuse_mixing(recipe: Recipe, what: str) -> None:
 
 def refuse_passes(recipe: Recipe, where: str) -> None:
     """Raise ValueError where a recipe takes several passes and images are rendered on a device."""
+    if recipe.has_functions:
+        raise ValueError(
+            f"{recipe.called} calls a function of yours ({recipe.functions_text}), which takes an array on the CPU, "
+            f'and {where} has none. Choose device="cpu", or leave ops.Custom out.'
+        )
     if recipe.num_passes > 1:
         view = next(view for view, own in zip(recipe.all_views, recipe.passes, strict=True) if len(own) > 1)
         step, look_up = next(recipe.waits(view))

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from augpipe.ops.op import CONTINUOUS
+from augpipe.ops.op import CONTINUOUS, Op
 from augpipe.validation.models import Checked, FieldError
 from augpipe.validation.written import written
 
@@ -61,6 +61,11 @@ def validated(kind: type[Model], data: Mapping[str, Any], path: str | Path, what
 
 def _without_none(data: Any, model: Any) -> Any:
     """TOML has no null: leave a None out where it is the default, and write `continuous` where it is not."""
+    if isinstance(model, Op) and not model.in_files:
+        raise ValueError(
+            f"{model.key} is a function of yours, which a TOML file cannot hold. Write the recipe without it, and add "
+            "it in Python: Recipe(ops=[*recipe.ops, ops.Custom(my_step)])."
+        )
     if isinstance(model, BaseModel):
         fields = type(model).model_fields
         kept = {}

@@ -9,7 +9,7 @@ import sys
 import textwrap
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, Literal, dataclass_transform, get_args, get_origin
@@ -148,6 +148,8 @@ def _words(annotation: Any) -> str:
         return f"list of {_words(inner[0])}"
     if origin is tuple:
         return f"({', '.join(map(_words, inner))})"
+    if origin is Callable:
+        return "function"
     return "None" if annotation is types.NoneType else inspect.formatannotation(annotation).rpartition(".")[2]
 
 

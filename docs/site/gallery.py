@@ -24,9 +24,18 @@ from augpipe.preview.contents import Cell
 from augpipe.validation.documented import summary
 from docs.site.tables import fields_table, prose
 
+
+def negative_left(image: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """A function such as a user may have."""
+    half = image.shape[1] // 2
+    image[:, :half] = 255 - image[:, :half]
+    return image
+
+
 HELD = (ops.Flip(), ops.Rotate())
 EXAMPLES: dict[type, Any] = {
     ops.AllOf: ops.AllOf(ops=HELD),
+    ops.Custom: ops.Custom(negative_left),
     ops.ColorJitter: ops.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1),
     ops.Mosaic: ops.Mosaic(size=(271, 400)),
     ops.OneOf: ops.OneOf(ops=HELD),
@@ -89,6 +98,10 @@ def section(op: Any, figures: list[str]) -> Iterator[str]:
     if len(figures) > 1:
         yield "\n".join(['<div class="pictures" markdown>', *figures, "</div>"])
     yield fields_table(type(op))
+    python = re.sub(r"\b(?=[A-Z]\w*\()", "ops.", repr(op))
+    if isinstance(op, ops.Custom):
+        yield f"```python\n{python}\n```\n\nA TOML file cannot hold it."
+        return
     toml, kind = recipe_of(op).to_toml(), "mixing" if isinstance(op, Mix) else "ops"
     if isinstance(op, ops.Mosaic):
         lines = "".join(toml.partition("[mosaic]")[1:])
@@ -96,7 +109,6 @@ def section(op: Any, figures: list[str]) -> Iterator[str]:
         lines = "".join(toml.partition(f"[[{kind}]]")[1:])
     else:
         lines = f"{kind} = [{toml.partition(f'{kind} = [')[2].partition(']')[0]}]"
-    python = re.sub(r"\b(?=[A-Z]\w*\()", "ops.", repr(op))
     for title, code in (("Python", python), ("TOML", lines.rstrip())):
         block = f"```{title.lower()}\n{code}\n```"
         yield f'=== "{title}"\n\n{textwrap.indent(block, "    ")}'

@@ -414,6 +414,9 @@ PAGES = {
             ),
         },
         then={
+            "def window(image": (
+                "[windowed.num_passes, *(op.key for op in windowed.ops[:2])] == [2, 'random_resized_crop', 'window']",
+            ),
             "from augpipe import Recipe, View": (
                 "[image.shape[2] for image in next(iter(__import__('augpipe').Loader('photos/', recipe, batch_size=4)))"
                 ".images] == 2 * [224] + 6 * [96]",

@@ -15,7 +15,7 @@ HEADER = "| op | draws by default | formula |\n|---|---|---|\n"
 def table() -> str:
     """A row an op, by file and in the order in which it stands there."""
     rows = []
-    for kind in sorted(KINDS.values(), key=lambda kind: kind.__module__):
+    for kind in sorted((*KINDS.values(), ops.Custom), key=lambda kind: kind.__module__):
         op = EXAMPLES[kind] if kind in EXAMPLES else kind()  # type: ignore[call-arg]
         rows.append(f"| `{op.op}` | {op.draws_text} | {kind.formula} |\n")
     return HEADER + "".join(rows)

@@ -248,6 +248,8 @@ class Script:
         return ""
 
     def _called(self, node: ast.Call, names: Names) -> Any:
+        if (path := self._path(node.func, names)).endswith(".Lambda"):
+            return Call(path=path, line=node.lineno)  # whose function would have to be run
         args = tuple(self.value(ast.Tuple(elts=node.args, ctx=ast.Load(), lineno=node.lineno), names))
         kwargs: dict[str, Any] = {}
         for keyword in node.keywords:
@@ -259,7 +261,6 @@ class Script:
                 return self._returned(function)
             if node.func.id in PLAIN and function is None and not kwargs:
                 return PLAIN[node.func.id](*args)
-        path = self._path(node.func, names)
         if not path and isinstance(node.func, ast.Name) and names.find(node.func.id) is None:
             path = node.func.id  # as in a part of a script, without its imports
         if not path:

@@ -63,7 +63,7 @@ class Row:
     @property
     def became(self) -> str:
         """The ops by name."""
-        return ", ".join(op.op for op in self.ops)
+        return ", ".join(op.key for op in self.ops)
 
 
 @dataclass(kw_only=True)
@@ -202,7 +202,7 @@ class Findings:
         is not the same; and of all steps, where the listed order takes more passes than a view may."""
         acting = keyed(self.ops)
         passes = passes_of(acting, beyond, interpolation)
-        if len(passes) > MOST_PASSES:
+        if len(passes) > MOST_PASSES and all(op.in_files for op in self.ops):  # the recipe refuses functions by name
             passes = (acting,)
             self.ops[:] = in_one_pass(self.ops)
         for step, look_up in late_steps(passes, beyond, interpolation):

@@ -117,6 +117,8 @@ def _shape(value: Any, is_general: bool, holds: bool = False) -> Any:
         new = [name for name in NEW_FIELDS if getattr(value, name, None) == _default(value, name)]  # as before them
         names = [name for name in type(value).model_fields if name not in (*left_out, *new)]
         return {name: _shape(getattr(value, name), is_general or name == "fill") for name in names}
+    if callable(value):
+        return "function"
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     numbers = value if isinstance(value, tuple) else (value,)

@@ -22,25 +22,36 @@ from augpipe.recipes.importers.findings import (
     refused,
     same,
 )
+from augpipe.recipes.importers.functions import NOT_HELD, NOTE, ON_TENSORS, OfPillow, custom
 from augpipe.validation.models import changed
 
 SILENT = {
     *("Identity", "PILToTensor", "ToImage", "ToPILImage", "ToPureTensor", "ClampBoundingBoxes"),
 }
 """Transforms that change the container alone."""
+TO_TENSORS = ("ToTensor", "PILToTensor", "ToImage", "ToDtype", "ConvertImageDtype")
+"""Those behind which an image is a tensor."""
 
 
 def found_in(transform: Any) -> Findings:
     """The ops of a `torchvision.transforms` or `torchvision.transforms.v2` object, and what cannot be mapped."""
     found = Findings(source="torchvision", measured_as=("torchvision",), name_of=_name)
     scales = False
-    for one in _flattened(transform):
+    flat = list(_flattened(transform))
+    makers = MADE
+    if next((name for name in map(_name, flat) if name in ("ToPILImage", *TO_TENSORS)), "") == "ToPILImage":
+        makers = MADE | {"Lambda": _lambda_of_arrays}
+    for one in flat:
         name = _name(one)
+        if name in TO_TENSORS:
+            makers = MADE | {"Lambda": refused(ON_TENSORS)}
+        elif name == "ToPILImage":
+            makers = MADE
         if name == "ToTensor" or (name in ("ToDtype", "ConvertImageDtype") and getattr(one, "scale", True)):
             scales = True
         elif name not in SILENT and name != "ToDtype":
             before = len(found.ops), len(found.rows)
-            found.add_by(MADE, one)
+            found.add_by(makers, one)
             if scales and not any(isinstance(op, ops.Normalize) for op in found.ops):
                 found.fill_in_levels(*before)
     if scales and not any(op.op == "normalize" for op in found.ops):
@@ -245,6 +256,23 @@ def _group(make: Callable[[Any, tuple[Op, ...]], Op], note: str = "") -> Maker:
     return add
 
 
+def _lambda(found: Findings, one: Any) -> None:
+    """A function of a PIL image."""
+    _lambda_of_arrays(found, one, OfPillow)
+
+
+def _lambda_of_arrays(found: Findings, one: Any, wrap: Callable[[Any], Any] | None = None) -> None:
+    if not hasattr(one, "lambd"):
+        raise ValueError(NOT_HELD)
+    found.add("Lambda", custom(one.lambd if wrap is None else wrap(one.lambd)), note=NOTE)
+
+
+def _sometimes(one: Any, held: tuple[Op, ...]) -> Op:
+    if len(held) == 1 and isinstance(held[0], ops.Custom):
+        return changed(held[0], p=float(one.p) * held[0].p)
+    return ops.AllOf.model_validate({"ops": held, "p": float(one.p)})
+
+
 def moved_by_whole_pixels(op: Op) -> Op:
     """A policy's choices with translations cut to whole pixels, as torchvision's."""
     if isinstance(op, ops.OneOf | ops.AllOf):
@@ -295,7 +323,8 @@ MADE: dict[str, Maker] = {
     "RandomChannelPermutation": same(ops.ChannelShuffle, p=5 / 6),
     "RandomErasing": _erasing,
     "Normalize": same(ops.Normalize, mean=lambda one: channels(one.mean), std=lambda one: channels(one.std)),
-    "RandomApply": _group(lambda one, held: ops.AllOf.model_validate({"ops": held, "p": float(one.p)})),
+    "Lambda": _lambda,
+    "RandomApply": _group(_sometimes),
     "RandomChoice": _group(lambda one, held: one_of(zip(held, one.p or [1.0] * len(held), strict=True))),
     "RandomOrder": _group(
         lambda one, held: ops.AllOf.model_validate({"ops": held}), "the order is that of the list, always."

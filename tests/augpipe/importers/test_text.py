@@ -103,7 +103,6 @@ def test_what_a_run_decides_is_refused(name: str | None) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "A.Compose([A.Lambda(image=lambda image, **k: image)])",
         "A.Compose([__import__('os').system('true')])",
         "A.Compose([A.Resize(cfg['size'], 3)])",
         "A.Compose([A.Resize(size, size)])",

@@ -350,7 +350,7 @@ def test_all_that_cannot_be_mapped_is_listed() -> None:
     message = str(caught.value)
     for problem in (
         "4 of torchvision's",
-        "Lambda: is not known",
+        "Lambda: calls a function",
         "RandomRotation: expand",
         "AugMix: is not known",
         "Normalize: stands before other ops",

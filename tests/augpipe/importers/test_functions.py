@@ -1,0 +1,136 @@
+"""Transforms that call a function of the user's: `Lambda` of torchvision and albumentations."""
+
+import functools
+import pickle
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image, ImageOps
+
+from augpipe import Augment, Recipe, importers, ops
+from tests.augpipe.importers.test_torchvision import NORMALIZE, compose, make
+
+Pixels = npt.NDArray[np.uint8]
+IMAGE: Pixels = np.random.default_rng(0).integers(0, 256, (12, 17, 3), np.uint8)
+
+
+def of_pillow(image: Image.Image) -> Image.Image:
+    assert isinstance(image, Image.Image)
+    return ImageOps.mirror(image)
+
+
+def of_array(image: Pixels, **others: Any) -> Pixels:
+    return image[:, ::-1]
+
+
+def of_sides(image: Pixels, rows: int, cols: int) -> Pixels:
+    return np.full_like(image, rows + cols)
+
+
+def noop(image: Any, **others: Any) -> Any:
+    return image
+
+
+def shown(recipe: Recipe) -> Pixels:
+    made: Pixels = Augment(recipe, dtype="uint8", layout="NHWC")(IMAGE)
+    return made
+
+
+def test_lambda_of_torchvision_takes_a_pil_image_or_before_to_pil_image_an_array() -> None:
+    found = importers.from_torchvision(compose(make("Lambda", lambd=of_pillow), make("ToTensor"), NORMALIZE))
+    custom = found.recipe.ops[0]
+    assert isinstance(custom, ops.Custom) and custom.name == "of_pillow" and found.rows[0].verdict == "near"
+    assert "global generators" in found.notes[0] and found.table().rows[0][1] == "of_pillow"
+    np.testing.assert_array_equal(shown(Recipe(ops=[custom])), IMAGE[:, ::-1])
+    again = pickle.loads(pickle.dumps(custom))
+    assert again.name == custom.name and again.model_dump() == custom.model_dump()
+    assert custom.model_dump()["fn"].endswith("test_functions.of_pillow")
+    first = compose(make("Lambda", lambd=of_array), make("ToPILImage"), make("Lambda", lambd=of_pillow))
+    recipe = importers.from_torchvision(first).recipe
+    assert len(recipe.ops) == 2 and recipe.num_passes == 2
+    np.testing.assert_array_equal(shown(recipe), IMAGE)
+
+
+def test_random_apply_of_one_is_that_one_with_its_p() -> None:
+    one = make("RandomApply", transforms=[make("Lambda", lambd=of_pillow)], p=0.3)
+    (custom,) = importers.from_torchvision(compose(one)).recipe.ops
+    assert isinstance(custom, ops.Custom) and custom.p == 0.3
+
+
+@pytest.mark.parametrize(
+    ("listed", "message"),
+    [
+        ([make("ToTensor"), make("Lambda", lambd=of_pillow)], r"Lambda: takes a tensor there; write .* ops\.Custom\("),
+        ([make("Lambda")], r"Lambda: calls a function, which is not held here; .* ops\.Custom\(my_function\)"),
+        ([make("RandomOrder", transforms=[make("Lambda", lambd=of_pillow)])], "all_of holds of_pillow, a function"),
+    ],
+    ids=["tensors", "no function", "a group"],
+)
+def test_what_is_refused_names_custom(listed: list[Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        importers.from_torchvision(compose(*listed))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "T.Compose([T.Lambda(lambda image: image)])",
+        "transforms.Compose([transforms.Lambda(mine), transforms.RandomHorizontalFlip()])",
+        "A.Compose([A.Lambda(image=mine, name='mine')])",
+    ],
+)
+def test_a_text_holds_no_function(text: str) -> None:
+    with pytest.raises(ValueError, match=r"Lambda: calls a function, .* add ops\.Custom\(my_function\) to the recipe"):
+        importers.from_text(text)
+
+
+class Transform:
+    """As a transform of albumentations is written, of either version."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__.update(fields)
+        self._names = list(fields)
+
+    def to_dict_private(self) -> dict[str, Any]:
+        return {"__class_fullname__": type(self).__name__} | {name: getattr(self, name) for name in self._names}
+
+
+class HorizontalFlip(Transform):
+    pass
+
+
+class Lambda(Transform):
+    def to_dict_private(self) -> dict[str, Any]:
+        raise ValueError("To make a Lambda transform serializable you should provide the `name` argument")
+
+
+class Compose(Transform):
+    def to_dict_private(self) -> dict[str, Any]:
+        return super().to_dict_private() | {"transforms": [one.to_dict_private() for one in self.transforms]}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"__version__": "2.0.8", "transform": self.to_dict_private()}
+
+
+def called(image: Any = noop, p: float = 1.0, name: str | None = None, **others: Any) -> Lambda:
+    return Lambda(custom_apply_fns={"image": image, "mask": noop, **others}, p=p, name=name)
+
+
+def test_lambda_of_albumentations() -> None:
+    listed = [HorizontalFlip(p=1.0), called(of_array, p=0.5, name="mine"), called(of_sides), called(name="masks only")]
+    whole = Compose(transforms=listed, p=1.0)
+    found = importers.from_albumentations(whole)
+    flip, mine, sides = found.recipe.ops
+    assert isinstance(mine, ops.Custom) and isinstance(sides, ops.Custom) and whole.transforms is listed
+    assert (mine.name, mine.p, sides.name, sides.p) == ("mine", 0.5, "of_sides", 1.0)
+    np.testing.assert_array_equal(shown(Recipe(ops=[flip, ops.Custom(mine.fn)])), IMAGE)
+    assert (shown(Recipe(ops=[sides])) == 12 + 17).all()
+    partial = importers.from_albumentations(Compose(transforms=[called(functools.partial(of_array))], p=1.0))
+    assert (shown(partial.recipe) == IMAGE[:, ::-1]).all()
+    with pytest.raises(ValueError, match="Lambda: changes mask as well, which ops.Custom does not"):
+        importers.from_albumentations(Compose(transforms=[called(of_array, mask=of_array)], p=1.0))
+    inner = Compose(transforms=[called(of_array)], p=0.5)
+    with pytest.raises(ValueError, match="all_of|of_array, a function"):
+        importers.from_albumentations(Compose(transforms=[inner, HorizontalFlip(p=0.5)], p=1.0))
