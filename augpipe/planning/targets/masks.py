@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image import rings as loops
+from augpipe.gpu_ops.image.fused import bends
 from augpipe.gpu_ops.image.nearest import nearest_pixels, take_classes
 from augpipe.gpu_ops.image.program_rows import first_parts
 from augpipe.planning.kernel_rows import kernel_rows
@@ -31,7 +32,7 @@ def shown_pixels(row: Rows, *, fills: bool, table: Rows | None = None) -> npt.ND
         return earlier
     found = np.empty((int(row["out_height"][0]), int(row["out_width"][0])), np.int32)
     table = kernel_rows(row) if table is None else table
-    nearest_pixels(first_parts(table), 0, fills, int(row["width"][0]), found)
+    nearest_pixels(first_parts(table), 0, fills, int(row["width"][0]), found, bends(table))
     return found
 
 
