@@ -275,7 +275,8 @@ def unbend_spline(points, rows, item, back, turn, sources, tiles, folds, finds_o
                         room = WIDER * (bottom - top)
                         if point_y < top - room or point_y > bottom + room:
                             continue
-                        is_folded |= folds[i, j]
+                        is_within = left <= point_x and point_x <= right and top <= point_y and point_y <= bottom
+                        is_folded |= folds[i, j] and is_within
                         for nth in range(2):
                             right_px, down_px = _begin(sources, i, j, nth == 1, point_x, point_y)
                             if np.isnan(right_px) or num == MOST_PLACES:

@@ -40,8 +40,8 @@ FOLDED: dict[str, list[ops.Op]] = {
     "lens folds": [ops.OpticalDistortion(k=(-0.9, -0.6))],
     "cells fold": [ops.GridDistortion(cells="to_edge", normalized=False, num_steps=4, distort_limit=(-0.1, 0.9))],
     "whole pixels": [ops.CenterCrop(size=(100, 120)), ops.WholePixels(), ops.Rotate(max_deg=(25, 25))],
-    "first of two passes": [ops.ElasticTransform(alpha=120.0, sigma=6.0, p=1.0), ops.Equalize(p=0.0), ops.Rotate()],
-    "last of two passes": [ops.Rotate(), ops.Equalize(p=0.0), ops.GridDistortion(cells="whole_px"), ops.Flip(p=1.0)],
+    "first of two passes": [ops.ElasticTransform(alpha=120.0, sigma=6.0, p=1.0), ops.Sharpness(factor=(1.0, 1.0), p=1.0), ops.Rotate()],
+    "last of two passes": [ops.Rotate(), ops.Sharpness(factor=(1.0, 1.0), p=1.0), ops.GridDistortion(cells="whole_px"), ops.Flip(p=1.0)],
 }
 BORDERS = ("reflect", "constant", "edge", "context", "reflect_101")
 ITEM = np.zeros(1, np.int64)
