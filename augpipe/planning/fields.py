@@ -174,7 +174,7 @@ def refuse_targets(recipe: Recipe, *, is_on_cuda: bool = False) -> None:
         raise ValueError(f"masks, boxes and points do not follow {found[0]}. Leave it out, or the targets.")
     if is_on_cuda and (found := _found(recipe, ON_THE_CPU)):
         raise ValueError(
-            f"masks, boxes and points do not follow {found[0]} on CUDA devices. Choose device=\"cpu\", leave it out, or "
+            f'masks, boxes and points do not follow {found[0]} on CUDA devices. Choose device="cpu", leave it out, or '
             "the targets."
         )
 

@@ -21,6 +21,7 @@ MODULES = {
     "targets": (
         "gpu_ops.image.inverse",
         "gpu_ops.image.field_inverse",
+        "gpu_ops.image.frame_look",
         "gpu_ops.image.rings",
         "gpu_ops.image.nearest",
     ),

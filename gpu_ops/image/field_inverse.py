@@ -1,21 +1,18 @@
 """The inverse of grids and elastic fields: which places of the frame show a point of the image.
 
 A grid is inverted axis by axis and cell by cell. For an elastic field there is a look at the corners of all pixels of
-the output: the pixels in which a point may lie are where Newton's method begins, in float64 on the kernel row's numbers.
+the output: Newton's method begins in those pixels in which a point may lie, in float64 on the kernel row's numbers.
 """
 
 import numpy as np
 
 from augpipe.gpu_ops.compiled.declared import declare
-from augpipe.gpu_ops.image.field import BEYOND, NODE_ROWS, TAPS, bend_row, spline, two_nodes
-from augpipe.gpu_ops.image.fused import NO_ROW
-from augpipe.gpu_ops.image.nearest import locate
+from augpipe.gpu_ops.image.field import TAPS, spline, two_nodes
+from augpipe.gpu_ops.image.frame_look import TILE
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.gpu_ops.jit import kernel, leaf, subroutine
 
 HALF = np.float32(0.5)
-TILE = 16
-"""Pixels along each side of a tile, of which the bounds of what it shows are known."""
 MOST_PLACES = 16
 """Of the places that show a point, so many are told apart."""
 MOST_STEPS = 20
@@ -27,77 +24,6 @@ WIDER = 0.25
 """How far beyond a triangle's sides, in parts of them, Newton's method begins there: its sides are curved."""
 NUM_GUESSES = 12
 """Of a point outside the frame, where displacements go on as they are at its edge."""
-REACH_PX = 0.25
-"""How far beyond known bounds a pixel's centre lies at least that widens them, and how far beyond it they reach then."""
-
-
-@kernel()
-def look_up_places(rows, item, sources):
-    """Write where the centres of an output's pixels come from, or their corners, by the leaves that render it.
-
-    Args:
-        rows: (B,) `KERNEL_ROW` at full scale.
-        item: the one of them.
-        sources: (H, W, 2) float32, of centres, or (H + 1, W + 1, 2) of corners, written: x and y in source pixels from
-            the row's origin, where centres lie at +0.5.
-    """
-    row = rows[item]
-    height, width = sources.shape[0], sources.shape[1]
-    scratch = np.empty(2 * width + NODE_ROWS * (width + BEYOND), np.float32)
-    at_x, at_y = scratch[:width], scratch[width : 2 * width]
-    nodes_held = np.full(TAPS, NO_ROW)
-    first_x = -HALF * np.float32(width - 1)
-    for i in range(height):
-        y = np.float32(i) - HALF * np.float32(height - 1)
-        locate(row, width, first_x, y, at_x, at_y)
-        if row.field:
-            s = scratch.ctypes.data  # in the loop, as numba frees an array after its last use
-            bend_row(row, s, s + 8 * width, width, first_x, y, width, nodes_held)
-        for j in range(width):
-            sources[i, j, 0], sources[i, j, 1] = at_x[j] + HALF, at_y[j] + HALF
-
-
-@kernel()
-def bound_tiles(sources, tiles):
-    """Write into (.., .., 4) float32 left, top, right and bottom of what the places of each tile show, and those that
-    follow it to the right and below."""
-    height, width = sources.shape[0], sources.shape[1]
-    for line in range(tiles.shape[0]):
-        for column in range(tiles.shape[1]):
-            left, top, right, bottom = np.float32(np.inf), np.float32(np.inf), -np.float32(np.inf), -np.float32(np.inf)
-            for i in range(line * TILE, min((line + 1) * TILE + 1, height)):
-                for j in range(column * TILE, min((column + 1) * TILE + 1, width)):
-                    left, right = min(left, sources[i, j, 0]), max(right, sources[i, j, 0])
-                    top, bottom = min(top, sources[i, j, 1]), max(bottom, sources[i, j, 1])
-            tiles[line, column, 0], tiles[line, column, 1] = left, top
-            tiles[line, column, 2], tiles[line, column, 3] = right, bottom
-
-
-@kernel()
-def find_folds(sources, turn, folds):
-    """Write into (H, W) bool which pixels are shown mirrored or lie next to such.
-
-    Args:
-        sources: (H + 1, W + 1, 2) of `look_up_places`.
-        turn: 1.0, or -1.0 of an image that is mirrored as a whole.
-        folds: written.
-    """
-    height, width = folds.shape
-    folds[:] = False
-    for i in range(height):
-        for j in range(width):
-            x, y = sources[i, j, 0], sources[i, j, 1]
-            along_x, along_y = sources[i, j + 1, 0] - x, sources[i, j + 1, 1] - y
-            below_x, below_y = sources[i + 1, j, 0] - x, sources[i + 1, j, 1] - y
-            to_x, to_y = sources[i + 1, j + 1, 0], sources[i + 1, j + 1, 1]
-            on_x, on_y = to_x - sources[i + 1, j, 0], to_y - sources[i + 1, j, 1]
-            down_x, down_y = to_x - sources[i, j + 1, 0], to_y - sources[i, j + 1, 1]
-            least = min(
-                min(turn * (along_x * below_y - along_y * below_x), turn * (along_x * down_y - along_y * down_x)),
-                min(turn * (on_x * below_y - on_y * below_x), turn * (on_x * down_y - on_y * down_x)),
-            )
-            if least <= 0.0:
-                folds[max(i - 1, 0) : i + 2, max(j - 1, 0) : j + 2] = True
 
 
 @subroutine
@@ -135,7 +61,7 @@ def _displacement(row, x, y, half_x, half_y, held, nodes, found):
     within_x, within_y = min(max(x, -half_x), half_x), min(max(y, -half_y), half_y)
     along_x = row.field_scale_x * within_x + row.field_x0
     along_y = row.field_scale_y * within_y + row.field_y0
-    column, line = max(np.int64(np.floor(along_x)) - 1, 0), np.int64(np.floor(along_y)) - 1
+    column, line = np.int64(max(np.floor(along_x) - 1.0, 0.0)), np.int64(np.floor(along_y) - 1.0)
     _hold_nodes(row, column, line, held, nodes)
     found[:] = 0.0
     for down in range(TAPS):
@@ -221,6 +147,19 @@ def _begin(sources, i, j, is_lower, point_x, point_y):
     return (1.0 - across, 1.0 - down) if is_lower else (across, down)
 
 
+@subroutine
+def _bounds(sources, i, j):
+    """Left, top, right and bottom of what a pixel's corners show."""
+    above, below = min(sources[i, j, 0], sources[i, j + 1, 0]), min(sources[i + 1, j, 0], sources[i + 1, j + 1, 0])
+    left = min(above, below)
+    above, below = max(sources[i, j, 0], sources[i, j + 1, 0]), max(sources[i + 1, j, 0], sources[i + 1, j + 1, 0])
+    right = max(above, below)
+    above, below = min(sources[i, j, 1], sources[i, j + 1, 1]), min(sources[i + 1, j, 1], sources[i + 1, j + 1, 1])
+    top = min(above, below)
+    above, below = max(sources[i, j, 1], sources[i, j + 1, 1]), max(sources[i + 1, j, 1], sources[i + 1, j + 1, 1])
+    return left, top, right, max(above, below)
+
+
 @kernel()
 def unbend_spline(points, rows, item, back, turn, sources, tiles, folds, finds_one, moved, is_found, is_single):
     """Find which displacements bring (N, 2) points of an image to where its output shows them.
@@ -233,8 +172,8 @@ def unbend_spline(points, rows, item, back, turn, sources, tiles, folds, finds_o
         rows: (B,) `KERNEL_ROW` at full scale.
         item: the one of them, whose field is a `SPLINE`.
         back: (3, 3) float64, from such points to the output's, counted from its centre, as if nothing bent them.
-        turn, sources, folds: as of `find_folds`.
-        tiles: of `bound_tiles`.
+        turn, sources, folds: as of `frame_look.find_folds`.
+        tiles: of `frame_look.bound_tiles`.
         finds_one: whether a place at which the image is not mirrored is enough, and `is_single` is of no use.
         moved: (N, 2) float64, written, in source pixels.
         is_found: (N,) bool, written: whether the frame shows the point.
@@ -261,19 +200,11 @@ def unbend_spline(points, rows, item, back, turn, sources, tiles, folds, finds_o
                     if finds_one and is_upright:
                         break
                     for j in range(column * TILE, min((column + 1) * TILE, width)):
-                        left = min(sources[i, j, 0], sources[i, j + 1, 0])
-                        left = min(left, min(sources[i + 1, j, 0], sources[i + 1, j + 1, 0]))
-                        right = max(sources[i, j, 0], sources[i, j + 1, 0])
-                        right = max(right, max(sources[i + 1, j, 0], sources[i + 1, j + 1, 0]))
-                        room = WIDER * (right - left)
-                        if point_x < left - room or point_x > right + room:
+                        left, top, right, bottom = _bounds(sources, i, j)
+                        room_x, room_y = WIDER * (right - left), WIDER * (bottom - top)
+                        if point_x < left - room_x or point_x > right + room_x:
                             continue
-                        top = min(sources[i, j, 1], sources[i, j + 1, 1])
-                        top = min(top, min(sources[i + 1, j, 1], sources[i + 1, j + 1, 1]))
-                        bottom = max(sources[i, j, 1], sources[i, j + 1, 1])
-                        bottom = max(bottom, max(sources[i + 1, j, 1], sources[i + 1, j + 1, 1]))
-                        room = WIDER * (bottom - top)
-                        if point_y < top - room or point_y > bottom + room:
+                        if point_y < top - room_y or point_y > bottom + room_y:
                             continue
                         is_within = left <= point_x and point_x <= right and top <= point_y and point_y <= bottom
                         is_folded |= folds[i, j] and is_within
@@ -395,78 +326,11 @@ def unbend_grid(points, rows, item, per_px, found, is_single):
             found[n, axis] = (place - middle) / scale
 
 
-@kernel()
-def widen(points, starts, which, rows, item, sources, tiles, limits, bounds):
-    """Widen the bounds of rings by the pixels that show their inside, as a fold may do anywhere.
-
-    Args:
-        points, starts: rings, in source pixels.
-        which: (M,) int64, the rings that are looked for.
-        rows, item: as of `look_up_places`.
-        sources, tiles: of pixels' centres, in the same pixels.
-        limits: (R, 4) left, top, right, bottom of the part of the output that counts, for each ring.
-        bounds: (R, 4) the same of what is known of each, zeros of what is not shown; written.
-    """
-    origin_x, origin_y = np.float64(rows[item].origin_x), np.float64(rows[item].origin_y)
-    height, width = sources.shape[0], sources.shape[1]
-    for ring in which:
-        first, last = starts[ring], starts[ring + 1]
-        left, top, right, bottom = np.inf, np.inf, -np.inf, -np.inf
-        for n in range(first, last):
-            left, right = min(left, points[n, 0] - origin_x), max(right, points[n, 0] - origin_x)
-            top, bottom = min(top, points[n, 1] - origin_y), max(bottom, points[n, 1] - origin_y)
-        low_x, low_y, high_x, high_y = bounds[ring]
-        if not (high_x > low_x and high_y > low_y):
-            low_x, low_y, high_x, high_y = np.inf, np.inf, -np.inf, -np.inf
-        begin_x, begin_y, end_x, end_y = limits[ring]
-        for line in range(tiles.shape[0]):
-            for column in range(tiles.shape[1]):
-                if tiles[line, column, 0] > right or tiles[line, column, 2] < left:
-                    continue
-                if tiles[line, column, 1] > bottom or tiles[line, column, 3] < top:
-                    continue
-                for i in range(line * TILE, min((line + 1) * TILE, height)):
-                    at_y = i + 0.5
-                    is_between = at_y >= low_y - REACH_PX and at_y <= high_y + REACH_PX
-                    for j in range(column * TILE, min((column + 1) * TILE, width)):
-                        at_x = j + 0.5
-                        if is_between and at_x >= low_x - REACH_PX and at_x <= high_x + REACH_PX:
-                            continue
-                        if not (begin_x <= at_x and at_x <= end_x and begin_y <= at_y and at_y <= end_y):
-                            continue
-                        x, y = np.float64(sources[i, j, 0]), np.float64(sources[i, j, 1])
-                        if not (left <= x and x <= right and top <= y and y <= bottom):
-                            continue
-                        x, y = x + origin_x, y + origin_y
-                        is_inside = False
-                        for n in range(first, last):
-                            before = n - 1 if n > first else last - 1
-                            from_y, to_y = points[before, 1], points[n, 1]
-                            if (from_y <= y) != (to_y <= y):
-                                share = (y - from_y) / (to_y - from_y)
-                                is_inside ^= x < points[before, 0] + share * (points[n, 0] - points[before, 0])
-                        if is_inside:
-                            low_x, high_x = min(low_x, at_x - REACH_PX), max(high_x, at_x + REACH_PX)
-                            low_y, high_y = min(low_y, at_y - REACH_PX), max(high_y, at_y + REACH_PX)
-                            is_between = True
-        if high_x >= low_x:
-            bounds[ring, 0], bounds[ring, 1] = max(low_x, begin_x), max(low_y, begin_y)
-            bounds[ring, 2], bounds[ring, 3] = min(high_x, end_x), min(high_y, end_y)
-
-
 _ROWS, _POINTS, _SOURCES = np.zeros(1, KERNEL_ROW), np.zeros((1, 2)), np.zeros((2, 2, 2), np.float32)
-_TILES, _ANY, _RINGS = np.zeros((1, 1, 4), np.float32), np.zeros((1, 1), np.bool_), np.zeros(2, np.int64)
-declare(__name__, look_up_places, any=lambda: (_ROWS, 0, _SOURCES))
-declare(__name__, bound_tiles, any=lambda: (_SOURCES, _TILES))
-declare(__name__, find_folds, any=lambda: (_SOURCES, 1.0, _ANY))
+_TILES, _ANY, _ITEMS = np.zeros((1, 1, 4), np.float32), np.zeros((1, 1), np.bool_), np.zeros(1, np.int64)
 declare(
     __name__,
     unbend_spline,
     any=lambda: (_POINTS, _ROWS, 0, np.eye(3), 1.0, _SOURCES, _TILES, _ANY, True, _POINTS, _ANY[0], _ANY[0]),
 )
-declare(__name__, unbend_grid, any=lambda: (_POINTS, _ROWS, _RINGS, _POINTS, _POINTS, _ANY[0]))
-declare(
-    __name__,
-    widen,
-    any=lambda: (_POINTS, _RINGS, _RINGS, _ROWS, 0, _SOURCES, _TILES, np.zeros((1, 4)), np.zeros((1, 4))),
-)
+declare(__name__, unbend_grid, any=lambda: (_POINTS, _ROWS, _ITEMS, _POINTS, _POINTS, _ANY[0]))

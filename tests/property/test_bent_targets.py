@@ -40,8 +40,17 @@ FOLDED: dict[str, list[ops.Op]] = {
     "lens folds": [ops.OpticalDistortion(k=(-0.9, -0.6))],
     "cells fold": [ops.GridDistortion(cells="to_edge", normalized=False, num_steps=4, distort_limit=(-0.1, 0.9))],
     "whole pixels": [ops.CenterCrop(size=(100, 120)), ops.WholePixels(), ops.Rotate(max_deg=(25, 25))],
-    "first of two passes": [ops.ElasticTransform(alpha=120.0, sigma=6.0, p=1.0), ops.Sharpness(factor=(1.0, 1.0), p=1.0), ops.Rotate()],
-    "last of two passes": [ops.Rotate(), ops.Sharpness(factor=(1.0, 1.0), p=1.0), ops.GridDistortion(cells="whole_px"), ops.Flip(p=1.0)],
+    "first of two passes": [
+        ops.ElasticTransform(alpha=120.0, sigma=6.0, p=1.0),
+        ops.Sharpness(factor=(1.0, 1.0), p=1.0),
+        ops.Rotate(),
+    ],
+    "last of two passes": [
+        ops.Rotate(),
+        ops.Sharpness(factor=(1.0, 1.0), p=1.0),
+        ops.GridDistortion(cells="whole_px"),
+        ops.Flip(p=1.0),
+    ],
 }
 BORDERS = ("reflect", "constant", "edge", "context", "reflect_101")
 ITEM = np.zeros(1, np.int64)
@@ -79,9 +88,7 @@ def test_boxes_and_polygons_lie_around_what_is_shown(name: str) -> None:
             polygon = star(rng, *at, radius, least=0.8)
             box = np.array([[*np.maximum(at - radius, 0), *np.minimum(at + radius * 0.7, SIZE[::-1])]])
             corners = box[0, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(4, 2)
-            mapped = map_objects(
-                inverse, Objects(item=ITEM, polygons=[[polygon]]), TargetOptions(), drops_empty=True
-            )
+            mapped = map_objects(inverse, Objects(item=ITEM, polygons=[[polygon]]), TargetOptions(), drops_empty=True)
             assert mapped.boxes is not None and mapped.polygons is not None
             for outline, (found, share) in (
                 (polygon, (mapped.boxes, mapped.shares)),

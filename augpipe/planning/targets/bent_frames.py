@@ -5,7 +5,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.image import field_inverse as loops
+from augpipe.gpu_ops.image import frame_look
+from augpipe.gpu_ops.image.field_inverse import unbend_spline
 from augpipe.gpu_ops.image.program_rows import first_parts
 from augpipe.planning.targets.rings import Rings
 
@@ -39,9 +40,9 @@ class BentFrame:
     def _look(self, height: int, width: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """(height, width, 2) source points of places that lie a pixel apart, about the centre, and bounds of tiles."""
         sources = np.empty((height, width, 2), np.float32)
-        loops.look_up_places(self._row, 0, sources)
-        tiles = np.empty((-(-height // loops.TILE), -(-width // loops.TILE), 4), np.float32)
-        loops.bound_tiles(sources, tiles)
+        frame_look.look_up_places(self._row, 0, sources)
+        tiles = np.empty((-(-height // frame_look.TILE), -(-width // frame_look.TILE), 4), np.float32)
+        frame_look.bound_tiles(sources, tiles)
         return sources, tiles
 
     @cached_property
@@ -54,7 +55,7 @@ class BentFrame:
         height, width = self._size
         sources, tiles = self._look(height + 1, width + 1)
         folds = np.empty((height, width), np.bool_)
-        loops.find_folds(sources, self._turn, folds)
+        frame_look.find_folds(sources, self._turn, folds)
         return sources, tiles, folds
 
     def unbend(self, points: Float, *, finds_one: bool) -> tuple[Float, Bool, Bool]:
@@ -63,7 +64,7 @@ class BentFrame:
         moved, num = np.empty_like(points), len(points)
         is_found, is_single = np.empty(num, np.bool_), np.empty(num, np.bool_)
         from_origin = np.ascontiguousarray(points - self._origin)
-        loops.unbend_spline(
+        unbend_spline(
             from_origin, self._row, 0, self._back, self._turn, *self._corners, finds_one, moved, is_found, is_single
         )
         return moved, is_found, is_single
@@ -72,4 +73,4 @@ class BentFrame:
         """Widen the (R, 4) bounds of some of R source rings by what (R, 4) parts of the output show of them."""
         sources, tiles = self._centres
         points, limits = np.ascontiguousarray(rings.points), np.ascontiguousarray(limits)
-        loops.widen(points, rings.starts, which, self._row, 0, sources, tiles, limits, bounds)
+        frame_look.widen(points, rings.starts, which, self._row, 0, sources, tiles, limits, bounds)

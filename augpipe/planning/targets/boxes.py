@@ -13,8 +13,8 @@ Float = npt.NDArray[np.float64]
 Int = npt.NDArray[np.int64]
 
 OUTLINE_POINTS = 32
-"""Of an outline that a lens bends; where lines stay straight, the corners are enough, and what bends more strongly takes
-as many as it needs."""
+"""Of an outline that a lens bends; where lines stay straight, the corners are enough, and what bends more strongly
+takes as many as it needs."""
 
 
 def map_boxes(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Float]:

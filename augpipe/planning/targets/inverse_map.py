@@ -1,8 +1,8 @@
 """From points of the image to points of the output: the inverse of the look-up that plan records hold.
 
 The look-up leads from an output pixel through `before` (affine or projective), the lens and `after` to a source pixel.
-Its inverse goes back stage by stage; only lenses, grids and elastic fields need more than a matrix. Points count in pixels from the upper left
-corner of the upright image, or of the output, with pixel centres at +0.5.
+Its inverse goes back stage by stage; only lenses, grids and elastic fields need more than a matrix. Points count in
+pixels from the upper left corner of the upright image, or of the output, with pixel centres at +0.5.
 """
 
 from functools import cached_property
@@ -33,7 +33,7 @@ ROUNDING_PX = 1e-6
 NOWHERE = 1e30
 """Where a rectangle begins and ends that nothing lies in."""
 PIECES_PER_NODE = 2.0
-"""Into how many pieces an edge is divided from node to node of an elastic field, before it is seen how far it is bent."""
+"""Into how many an edge is divided from node to node of an elastic field, before it is seen how far it is bent."""
 MOST_PIECES = 1024
 """Of an edge at first."""
 FURTHER = 2.0
@@ -47,6 +47,7 @@ class InverseMap:
         rows: the records; boxes and polygons go from pass to pass, points through all of them.
         windows: (B, 4) left, top, right and bottom of the part of each output that shows its image. None: all of it.
         holes: (B, 4) the part of that which another image covers, without an area where none does. None: nothing.
+        has_optical: whether a lens may be OpticalDistortion's, which may fold the image. None: as the records say.
     """
 
     def __init__(
