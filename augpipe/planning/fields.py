@@ -168,6 +168,16 @@ def _by_spline(along: Float, key: npt.NDArray[np.uint32]) -> Float:
     return moved
 
 
+def drawn_by(rows: Rows) -> set[str]:
+    """The kinds of ops that plan records of a view hold draws of, of ops within ops, too."""
+    return _kinds(rows.dtype["drawn"])
+
+
+def _kinds(drawn: np.dtype[np.void]) -> set[str]:
+    names = {name.rstrip("0123456789").removesuffix("_") for name in drawn.names or ()}
+    return names.union(*(_kinds(drawn[name]) for name in drawn.names or ()))
+
+
 def refuse_targets(recipe: Recipe, *, is_on_cuda: bool = False) -> None:
     """Raise a ValueError if a recipe changes images in a way that targets do not follow."""
     if found := _found(recipe, NOT_FOLLOWED):

@@ -7,7 +7,7 @@ from augpipe.gpu_ops.image.field import BEYOND, NODE_ROWS, TAPS, bend_row
 from augpipe.gpu_ops.image.fused import NO_ROW
 from augpipe.gpu_ops.image.nearest import locate
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
-from augpipe.gpu_ops.jit import kernel
+from augpipe.gpu_ops.jit import kernel, subroutine
 
 HALF = np.float32(0.5)
 TILE = 16
@@ -85,9 +85,40 @@ def find_folds(sources, turn, folds):
                 folds[max(i - 1, 0) : i + 2, max(j - 1, 0) : j + 2] = True
 
 
+@subroutine
+def _holds(points, first, last, x, y):
+    """Whether a ring, which begins and ends at these numbers of points, has a point inside."""
+    is_inside = False
+    for n in range(first, last):
+        before = n - 1 if n > first else last - 1
+        from_y, to_y = points[before, 1], points[n, 1]
+        if (from_y <= y) != (to_y <= y):
+            share = (y - from_y) / (to_y - from_y)
+            is_inside ^= x < points[before, 0] + share * (points[n, 0] - points[before, 0])
+    return is_inside
+
+
+@subroutine
+def _first_shown(points, first, last, origin_x, origin_y, sources, bounds, side):
+    """The place of the first row or column of pixels whose centres lie within bounds and show a ring's inside, from a
+    side on (0 left, 1 top, 2 right, 3 bottom); NaN where there is none."""
+    begin_x, end_x = max(np.int64(np.ceil(bounds[0] - 0.5)), 0), min(np.int64(bounds[2] + 0.5), sources.shape[1])
+    begin_y, end_y = max(np.int64(np.ceil(bounds[1] - 0.5)), 0), min(np.int64(bounds[3] + 0.5), sources.shape[0])
+    is_column = side % 2 == 0
+    begin, end = (begin_x, end_x) if is_column else (begin_y, end_y)
+    from_other, to_other = (begin_y, end_y) if is_column else (begin_x, end_x)
+    for nth in range(end - begin):
+        at = begin + nth if side < 2 else end - 1 - nth
+        for other in range(from_other, to_other):
+            i, j = (other, at) if is_column else (at, other)
+            if _holds(points, first, last, sources[i, j, 0] + origin_x, sources[i, j, 1] + origin_y):
+                return at + 0.5
+    return np.nan
+
+
 @kernel()
-def widen(points, starts, which, rows, item, sources, tiles, limits, bounds):
-    """Widen the bounds of rings by the pixels that show their inside, as a fold may do anywhere.
+def fit_bounds(points, starts, which, rows, item, sources, tiles, limits, bounds):
+    """Bring the bounds of rings to within a pixel of those pixels that show their inside, wherever a fold does.
 
     Args:
         points, starts: rings, in source pixels.
@@ -127,21 +158,20 @@ def widen(points, starts, which, rows, item, sources, tiles, limits, bounds):
                         x, y = np.float64(sources[i, j, 0]), np.float64(sources[i, j, 1])
                         if not (left <= x and x <= right and top <= y and y <= bottom):
                             continue
-                        x, y = x + origin_x, y + origin_y
-                        is_inside = False
-                        for n in range(first, last):
-                            before = n - 1 if n > first else last - 1
-                            from_y, to_y = points[before, 1], points[n, 1]
-                            if (from_y <= y) != (to_y <= y):
-                                share = (y - from_y) / (to_y - from_y)
-                                is_inside ^= x < points[before, 0] + share * (points[n, 0] - points[before, 0])
-                        if is_inside:
+                        if _holds(points, first, last, x + origin_x, y + origin_y):
                             low_x, high_x = min(low_x, at_x - REACH_PX), max(high_x, at_x + REACH_PX)
                             low_y, high_y = min(low_y, at_y - REACH_PX), max(high_y, at_y + REACH_PX)
                             is_between = True
-        if high_x >= low_x:
-            bounds[ring, 0], bounds[ring, 1] = max(low_x, begin_x), max(low_y, begin_y)
-            bounds[ring, 2], bounds[ring, 3] = min(high_x, end_x), min(high_y, end_y)
+        if not high_x >= low_x:
+            continue
+        found = bounds[ring]
+        found[0], found[1] = max(low_x, begin_x), max(low_y, begin_y)
+        found[2], found[3] = min(high_x, end_x), min(high_y, end_y)
+        for side in range(4):
+            at = _first_shown(points, first, last, origin_x, origin_y, sources, found, side)
+            if np.isnan(at):  # what is thinner than a pixel
+                break
+            found[side] = max(found[side], at - 1.0) if side < 2 else min(found[side], at + 1.0)
 
 
 _ROWS, _SOURCES, _TILES = np.zeros(1, KERNEL_ROW), np.zeros((2, 2, 2), np.float32), np.zeros((1, 1, 4), np.float32)
@@ -151,6 +181,6 @@ declare(__name__, bound_tiles, any=lambda: (_SOURCES, _TILES))
 declare(__name__, find_folds, any=lambda: (_SOURCES, 1.0, np.zeros((1, 1), np.bool_)))
 declare(
     __name__,
-    widen,
+    fit_bounds,
     any=lambda: (np.zeros((1, 2)), _RINGS, _RINGS, _ROWS, 0, _SOURCES, _TILES, _EDGES, _EDGES),
 )

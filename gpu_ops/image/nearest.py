@@ -16,6 +16,7 @@ from augpipe.gpu_ops.image.sampling import (
     clamp,
     continued,
     divisor,
+    first_tap,
     floor,
     is_inside,
     linear,
@@ -73,6 +74,13 @@ def _meet(at, low, high):
 
 
 @subroutine
+def _snap(at):
+    """Move coordinates along an axis to the one tap that an image of nearest pixels has there, as it rounds them."""
+    for i in range(len(at)):
+        at[i] = first_tap(clamp(at[i], -FURTHEST, FURTHEST), HALF)
+
+
+@subroutine
 def _indices(at, low, high, reflects, may_fill, indices):
     """Along an axis the pixel that stands for each coordinate, -1 where nothing of the image is seen."""
     num = high - low + ONE
@@ -87,7 +95,7 @@ def _indices(at, low, high, reflects, may_fill, indices):
 
 
 @subroutine
-def _aligned_pixels(row, may_fill, first, image_width, found):
+def _aligned_pixels(row, may_fill, first, image_width, found, as_taps):
     """`nearest_pixels` where a column of the output shows one of the image, and a row a row."""
     height, width = found.shape
     at_x, at_y = np.empty(width, np.float32), np.empty(height, np.float32)
@@ -99,6 +107,9 @@ def _aligned_pixels(row, may_fill, first, image_width, found):
     if row.is_constant == MEETING:
         _meet(at_x, np.float32(row.low_x), np.float32(row.high_x))
         _meet(at_y, np.float32(row.low_y), np.float32(row.high_y))
+    if as_taps:
+        _snap(at_x)
+        _snap(at_y)
     columns, lines = np.empty(width, np.int32), np.empty(height, np.int32)
     _indices(at_x, np.float32(row.low_x), np.float32(row.high_x), row.reflects, may_fill, columns)
     _indices(at_y, np.float32(row.low_y), np.float32(row.high_y), row.reflects, may_fill, lines)
@@ -111,7 +122,7 @@ def _aligned_pixels(row, may_fill, first, image_width, found):
 
 
 @kernel()
-def nearest_pixels(rows, item, fills, image_width, found, bends):
+def nearest_pixels(rows, item, fills, image_width, found, bends, as_taps):
     """Write which pixel of the image each output pixel shows, as its number from the image's first, row by row.
 
     Args:
@@ -122,6 +133,8 @@ def nearest_pixels(rows, item, fills, image_width, found, bends):
         image_width: of the source, in pixels.
         found: (H, W) int32 of an output image, written.
         bends: `gpu_ops.image.fused.bends(rows)`.
+        as_taps: whether coordinates midway between two pixels are rounded as for an image that shows nearest pixels:
+            the last bit of a coordinate decides.
     """
     row = rows[item]
     height, width = found.shape
@@ -139,7 +152,7 @@ def nearest_pixels(rows, item, fills, image_width, found, bends):
     image_width = np.int32(image_width)
     is_aligned = not row.has_lens and row.after_xy == ZERO and row.after_yx == ZERO
     if is_aligned and row.field != SPLINE:
-        _aligned_pixels(row, may_fill, first, image_width, found)
+        _aligned_pixels(row, may_fill, first, image_width, found, as_taps)
         return
     for i in range(height):
         y = centred(np.int32(i), height)
@@ -150,6 +163,9 @@ def nearest_pixels(rows, item, fills, image_width, found, bends):
         if row.is_constant == MEETING:
             _meet(at_x, low_x, high_x)
             _meet(at_y, low_y, high_y)
+        if as_taps:
+            _snap(at_x)
+            _snap(at_y)
         num_outside = np.int32(0)
         for j in range(width):
             inside = is_inside(nearest(at_x[j]), low_x, high_x) * is_inside(nearest(at_y[j]), low_y, high_y)
@@ -173,8 +189,8 @@ def nearest_pixels(rows, item, fills, image_width, found, bends):
 declare(
     __name__,
     nearest_pixels,
-    any=lambda: (np.zeros(1, KERNEL_ROW), 0, True, 1, np.zeros((1, 1), np.int32), None),
-    bends=lambda: (np.zeros(1, KERNEL_ROW), 0, True, 1, np.zeros((1, 1), np.int32), True),
+    any=lambda: (np.zeros(1, KERNEL_ROW), 0, True, 1, np.zeros((1, 1), np.int32), None, True),
+    bends=lambda: (np.zeros(1, KERNEL_ROW), 0, True, 1, np.zeros((1, 1), np.int32), True, True),
 )
 
 

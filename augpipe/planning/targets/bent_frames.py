@@ -69,8 +69,8 @@ class BentFrame:
         )
         return moved, is_found, is_single
 
-    def widen(self, rings: Rings, which: Int, limits: Float, bounds: Float) -> None:
-        """Widen the (R, 4) bounds of some of R source rings by what (R, 4) parts of the output show of them."""
+    def fit(self, rings: Rings, which: Int, limits: Float, bounds: Float) -> None:
+        """Fit the (R, 4) bounds of some of R source rings to the pixels in (R, 4) parts of an output that show them."""
         sources, tiles = self._centres
         points, limits = np.ascontiguousarray(rings.points), np.ascontiguousarray(limits)
-        frame_look.widen(points, rings.starts, which, self._row, 0, sources, tiles, limits, bounds)
+        frame_look.fit_bounds(points, rings.starts, which, self._row, 0, sources, tiles, limits, bounds)

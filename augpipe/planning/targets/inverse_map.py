@@ -15,6 +15,7 @@ from augpipe.gpu_ops.image.inverse import unbend
 from augpipe.gpu_ops.image.program_rows import first_parts
 from augpipe.gpu_ops.image.rows import GRID, SPLINE
 from augpipe.gpu_ops.image.sampling import LEAST_DIVISOR
+from augpipe.planning.fields import drawn_by
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.look_up import look_up_matrices, mapped_points
 from augpipe.planning.record_passes import passes_of
@@ -59,7 +60,7 @@ class InverseMap:
         has_optical: bool | None = None,
     ) -> None:
         if has_optical is None:
-            has_optical = "optical_distortion" in _drawn_by(rows.dtype["drawn"])
+            has_optical = "optical_distortion" in drawn_by(rows)
         *before, rows = passes_of(rows)
         self.before = [InverseMap(own, has_optical=has_optical) for own in before]
         """Those of the passes before the last, which all else is of, save `to_output` and `is_mirrored`."""
@@ -82,8 +83,9 @@ class InverseMap:
         self.bends: Bool = self._has_lens | is_bent
         """(B,): whether straight lines become curves."""
         self.is_looked_at: Bool = is_bent | (self._has_lens & has_optical)
-        """(B,): whether bounds of outlines are widened by a look at the output, as it may show places more than once.
+        """(B,): whether bounds of outlines are fitted by a look at the output, which may show places more than once.
         The lenses of other ops do not fold within the frame."""
+        self._least_reach = 0.0 if has_optical else 1.0
         self._frames: dict[int, BentFrame] = {}
 
     @cached_property
@@ -136,16 +138,16 @@ class InverseMap:
 
     @cached_property
     def _lenses(self) -> Float:
-        """(B, 6) `gpu_ops.image.inverse.LENS_COLUMNS`: the reach is the frame's largest radius, 1 at least, or where
-        the lens folds the image over."""
+        """(B, 6) `gpu_ops.image.inverse.LENS_COLUMNS`: the reach is the frame's largest radius, 1 at least save of
+        OpticalDistortion, or where the lens folds the image over."""
         k1, k2, k3, p1, p2 = (self.rows["lens"][:, column, None] for column in range(5))
-        largest = np.maximum(self._divisors[1].max(axis=1, keepdims=True), 1.0)
+        largest = np.maximum(self._divisors[1].max(axis=1, keepdims=True), self._least_reach)
         radii = largest * RADII
         r2 = radii**2
         slopes = 1.0 + r2 * (3.0 * k1 + r2 * (5.0 * k2 + r2 * 7.0 * k3)) - 6.0 * np.hypot(p1, p2) * radii
         folds = slopes <= 0.0
         first = np.where(folds.any(axis=1), folds.argmax(axis=1), len(RADII))
-        reach = np.maximum(radii[np.arange(len(radii)), np.maximum(first - 1, 0)], 1.0)
+        reach = np.maximum(radii[np.arange(len(radii)), np.maximum(first - 1, 0)], self._least_reach)
         return np.concatenate([self.rows["lens"], reach[:, None]], axis=1)
 
     def _frame(self, row: int) -> BentFrame:
@@ -159,7 +161,7 @@ class InverseMap:
     @cached_property
     def _folds_within(self) -> Bool:
         """(B,): whether the lens folds the image over within the frame."""
-        folds: Bool = self._lenses[:, 5] < np.maximum(self._divisors[1].max(axis=1), 1.0) * (1.0 - 1e-9)
+        folds: Bool = self._lenses[:, 5] < self._divisors[1].max(axis=1) * (1.0 - 1e-9)
         return folds
 
     def to_lens(self, points: Float, item: Int, *, is_outline: bool = False) -> tuple[Float, Bool, Bool]:
@@ -261,13 +263,13 @@ class InverseMap:
         homogeneous = mapped_points(self._to_output, rings.points, rings.item_of_points)
         return rings.at(homogeneous[:, :2] / homogeneous[:, 2:])
 
-    def widened(self, rings: Rings, limits: Float, bounds: Float) -> Float:
-        """(R, 4) bounds of R source rings within (R, 4) parts of the output, widened where it shows more of them."""
+    def fitted(self, rings: Rings, limits: Float, bounds: Float) -> Float:
+        """(R, 4) bounds of R source rings within (R, 4) parts of the output, fitted to the pixels that show them."""
         for row in np.unique(rings.item[self.is_looked_at[rings.item]]):
             own = np.flatnonzero(rings.item == row)
             if self._has_lens[row] and self._folds_within[row]:  # the look alone knows of what lies behind the fold
                 bounds[own] = 0.0
-            self._frame(row).widen(rings, own, limits, bounds)
+            self._frame(row).fit(rings, own, limits, bounds)
         return bounds
 
     def pieces(self, rings: Rings, ends: Float, least: int) -> Int:
@@ -291,9 +293,3 @@ class InverseMap:
         length = np.linalg.norm(self._to_output[:, :2, :2], axis=(1, 2))
         scaled: Float = np.where(self._is_projective, 2.0 * length * self._divisors[0].max(axis=1), length)
         return scaled
-
-
-def _drawn_by(drawn: np.dtype[np.void]) -> set[str]:
-    """The kinds of the ops of plan records' `drawn`, those of ops within ops, too."""
-    names = {name.rstrip("0123456789").removesuffix("_") for name in drawn.names or ()}
-    return names.union(*(_drawn_by(drawn[name]) for name in drawn.names or ()))
