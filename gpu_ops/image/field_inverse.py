@@ -12,7 +12,6 @@ from augpipe.gpu_ops.image.frame_look import TILE
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.gpu_ops.jit import kernel, leaf, subroutine
 
-HALF = np.float32(0.5)
 MOST_PLACES = 16
 """Of the places that show a point, so many are told apart."""
 MOST_STEPS = 20
@@ -192,14 +191,18 @@ def unbend_spline(points, rows, item, back, turn, sources, tiles, folds, finds_o
             for column in range(tiles.shape[1]):
                 if finds_one and is_upright:
                     break
-                if not (point_x >= tiles[line, column, 0] - HALF and point_x <= tiles[line, column, 2] + HALF):
+                room = WIDER * tiles[line, column, 4]
+                if point_x < tiles[line, column, 0] - room or point_x > tiles[line, column, 2] + room:
                     continue
-                if not (point_y >= tiles[line, column, 1] - HALF and point_y <= tiles[line, column, 3] + HALF):
+                if point_y < tiles[line, column, 1] - room or point_y > tiles[line, column, 3] + room:
                     continue
+                largest = room + tiles[line, column, 4]
                 for i in range(line * TILE, min((line + 1) * TILE, height)):
                     if finds_one and is_upright:
                         break
                     for j in range(column * TILE, min((column + 1) * TILE, width)):
+                        if abs(point_x - sources[i, j, 0]) > largest or abs(point_y - sources[i, j, 1]) > largest:
+                            continue
                         left, top, right, bottom = _bounds(sources, i, j)
                         room_x, room_y = WIDER * (right - left), WIDER * (bottom - top)
                         if point_x < left - room_x or point_x > right + room_x:
@@ -327,7 +330,7 @@ def unbend_grid(points, rows, item, per_px, found, is_single):
 
 
 _ROWS, _POINTS, _SOURCES = np.zeros(1, KERNEL_ROW), np.zeros((1, 2)), np.zeros((2, 2, 2), np.float32)
-_TILES, _ANY, _ITEMS = np.zeros((1, 1, 4), np.float32), np.zeros((1, 1), np.bool_), np.zeros(1, np.int64)
+_TILES, _ANY, _ITEMS = np.zeros((1, 1, 5), np.float32), np.zeros((1, 1), np.bool_), np.zeros(1, np.int64)
 declare(
     __name__,
     unbend_spline,

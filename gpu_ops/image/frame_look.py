@@ -44,18 +44,25 @@ def look_up_places(rows, item, sources):
 
 @kernel()
 def bound_tiles(sources, tiles):
-    """Write into (.., .., 4) float32 left, top, right and bottom of what the places of each tile show, and those that
-    follow it to the right and below."""
+    """Write into (.., .., 5) float32 left, top, right and bottom of what the places of each tile show, and those that
+    follow it to the right and below; and more than what lies between the corners of a pixel, along x or y."""
     height, width = sources.shape[0], sources.shape[1]
     for line in range(tiles.shape[0]):
         for column in range(tiles.shape[1]):
             left, top, right, bottom = np.float32(np.inf), np.float32(np.inf), -np.float32(np.inf), -np.float32(np.inf)
+            across, down = np.float32(0.0), np.float32(0.0)
             for i in range(line * TILE, min((line + 1) * TILE + 1, height)):
                 for j in range(column * TILE, min((column + 1) * TILE + 1, width)):
-                    left, right = min(left, sources[i, j, 0]), max(right, sources[i, j, 0])
-                    top, bottom = min(top, sources[i, j, 1]), max(bottom, sources[i, j, 1])
+                    x, y = sources[i, j, 0], sources[i, j, 1]
+                    left, right = min(left, x), max(right, x)
+                    top, bottom = min(top, y), max(bottom, y)
+                    if j > column * TILE:
+                        across = max(across, max(abs(x - sources[i, j - 1, 0]), abs(y - sources[i, j - 1, 1])))
+                    if i > line * TILE:
+                        down = max(down, max(abs(x - sources[i - 1, j, 0]), abs(y - sources[i - 1, j, 1])))
             tiles[line, column, 0], tiles[line, column, 1] = left, top
             tiles[line, column, 2], tiles[line, column, 3] = right, bottom
+            tiles[line, column, 4] = across + down
 
 
 @kernel()
@@ -174,7 +181,7 @@ def fit_bounds(points, starts, which, rows, item, sources, tiles, limits, bounds
             found[side] = max(found[side], at - 1.0) if side < 2 else min(found[side], at + 1.0)
 
 
-_ROWS, _SOURCES, _TILES = np.zeros(1, KERNEL_ROW), np.zeros((2, 2, 2), np.float32), np.zeros((1, 1, 4), np.float32)
+_ROWS, _SOURCES, _TILES = np.zeros(1, KERNEL_ROW), np.zeros((2, 2, 2), np.float32), np.zeros((1, 1, 5), np.float32)
 _RINGS, _EDGES = np.zeros(2, np.int64), np.zeros((1, 4))
 declare(__name__, look_up_places, any=lambda: (_ROWS, 0, _SOURCES))
 declare(__name__, bound_tiles, any=lambda: (_SOURCES, _TILES))

@@ -429,14 +429,13 @@ def _elastic_transform(expected: Expected, op: ops.ElasticTransform, drawn: Any)
     large = (expected.out_height * expected.out_width) ** 0.5 / op.side_px if op.side_px else 1.0
 
     def look_up(x: Float, y: Float) -> tuple[Float, Float]:
-        if x.ndim < 2 or not std:
+        if x.ndim == 1 or not std:
             return x, y
         step: tuple[Float, Float] = 1e-3 * np.array([1.0, -1, 0, 0]), 1e-3 * np.array([0.0, 0, 1, -1])
         for later in reversed(expected.look_ups[place + 1 :]):
             step = later(*step)
         covered = [np.hypot(step[0][i] - step[0][i + 1], step[1][i] - step[1][i + 1]) / 2e-3 for i in (0, 2)]
-        sides = (expected.out_width, expected.out_height)
-        out = expected.grid() if expected.look_ups[place + 1 :] else (x, y)
+        sides, out = (expected.out_width, expected.out_height), expected.grid()
         fine = [min(1.0, one / (3**0.5 * op.sigma * large)) for one in covered]
         at = [1 + phase[i] + fine[i] * (out[i] + sides[i] / 2) for i in (0, 1)]
         dx, dy = splines(at[0], at[1], key)

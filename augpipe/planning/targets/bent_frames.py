@@ -41,7 +41,7 @@ class BentFrame:
         """(height, width, 2) source points of places that lie a pixel apart, about the centre, and bounds of tiles."""
         sources = np.empty((height, width, 2), np.float32)
         frame_look.look_up_places(self._row, 0, sources)
-        tiles = np.empty((-(-height // frame_look.TILE), -(-width // frame_look.TILE), 4), np.float32)
+        tiles = np.empty((-(-height // frame_look.TILE), -(-width // frame_look.TILE), 5), np.float32)
         frame_look.bound_tiles(sources, tiles)
         return sources, tiles
 
