@@ -6,6 +6,7 @@ from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.image.field import BEYOND, NODE_ROWS, TAPS, bend_row
 from augpipe.gpu_ops.image.fused import NO_ROW
 from augpipe.gpu_ops.image.nearest import locate
+from augpipe.gpu_ops.image.rings import pixels_before
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.gpu_ops.jit import kernel, subroutine
 
@@ -109,8 +110,8 @@ def _holds(points, first, last, x, y):
 def _first_shown(points, first, last, origin_x, origin_y, sources, bounds, side):
     """The place of the first row or column of pixels whose centres lie within bounds and show a ring's inside, from a
     side on (0 left, 1 top, 2 right, 3 bottom); NaN where there is none."""
-    begin_x, end_x = max(np.int64(np.ceil(bounds[0] - 0.5)), 0), min(np.int64(bounds[2] + 0.5), sources.shape[1])
-    begin_y, end_y = max(np.int64(np.ceil(bounds[1] - 0.5)), 0), min(np.int64(bounds[3] + 0.5), sources.shape[0])
+    begin_x, end_x = pixels_before(bounds[0], sources.shape[1]), pixels_before(bounds[2], sources.shape[1])
+    begin_y, end_y = pixels_before(bounds[1], sources.shape[0]), pixels_before(bounds[3], sources.shape[0])
     is_column = side % 2 == 0
     begin, end = (begin_x, end_x) if is_column else (begin_y, end_y)
     from_other, to_other = (begin_y, end_y) if is_column else (begin_x, end_x)
