@@ -25,7 +25,7 @@ from augpipe.decoding import MAX_PIXELS
 from augpipe.gpu_ops.random.philox import MAX_WORD, whole_numbers
 from augpipe.native.compile_ahead import start_compiling
 from augpipe.native.workers import num_usable_cores
-from augpipe.planning.fields import refuse_bends
+from augpipe.planning.fields import refuse_targets
 from augpipe.planning.output_format import DType, DTypeLike, Framework, Layout, OutputFormat, dtype_name
 from augpipe.planning.plan import Plan, refusals
 from augpipe.planning.plan import plan as draw_plan
@@ -245,7 +245,7 @@ class Augment:
             )
         asked = {name for name in TARGETS if named.get(name) is not None}
         if images is not None or asked:
-            refuse_bends(self.recipe, has_points_only=asked == {"keypoints"})
+            refuse_targets(self.recipe)
         structure = None if images is None else Structure(images)
         image = named.pop("image", None) if structure is None else structure.image
         if image is None:

@@ -41,7 +41,10 @@ def mapped_targets(given: GivenTargets, row: Rows, options: TargetOptions, *, dr
     if given.num is not None:
         item = np.zeros(given.num, np.int64)
         if given.masks is not None and masks is not None and given.num:
-            by_masks = mask_bounds(np.stack(masks)), shares_of_masks(inverse, given.masks, item)
+            shares = np.ones(given.num)
+            if options.min_visibility > 0.0:  # which nothing else asks for, and it takes longest
+                shares = shares_of_masks(inverse, given.masks, item)
+            by_masks = mask_bounds(np.stack(masks)), shares
         known = Objects(item=item, boxes=given.boxes, polygons=given.polygons, keypoints=given.keypoints)
         objects = map_objects(inverse, known, options, drops_empty=drops_empty, by_masks=by_masks)
     if given.points is not None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from augpipe.planning.fields import label_maps_mixed_by, refuse_bends
+from augpipe.planning.fields import label_maps_mixed_by, refuse_targets
 from augpipe.recipes.recipe import Recipe
 from augpipe.sources.protocol import Source
 from augpipe.sources.targets import has_targets
@@ -19,7 +19,7 @@ _OFF = 'or build the loader with targets="off", which gives images and labels on
 
 
 def chosen_targets(
-    asked: "TargetOptions | TargetsName | None", source: Source, recipes: Sequence[Recipe]
+    asked: "TargetOptions | TargetsName | None", source: Source, recipes: Sequence[Recipe], *, is_on_cuda: bool
 ) -> "TargetOptions | None":
     """How a loader maps targets; None where its batches have none.
 
@@ -47,7 +47,7 @@ def chosen_targets(
             "targets out."
         )
     for recipe in recipes:
-        _refuse(recipe, has_label_maps=bool(source.has_label_maps))
+        _refuse(recipe, has_label_maps=bool(source.has_label_maps), is_on_cuda=is_on_cuda)
     if options.masks or options.polygons:
         known = source.targets_of(np.empty(0, np.int64))
         if known is None or known.polygons is None:
@@ -58,13 +58,13 @@ def chosen_targets(
     return options if options.keypoint_swaps else changed(options, keypoint_swaps=tuple(source.keypoint_swaps))
 
 
-def _refuse(recipe: Recipe, *, has_label_maps: bool) -> None:
+def _refuse(recipe: Recipe, *, has_label_maps: bool, is_on_cuda: bool) -> None:
     if has_label_maps and (mixes := label_maps_mixed_by(recipe)):
         raise ValueError(
             f"{recipe.called} shows two images at once ({', '.join(mixes)}), so that its pixels have no one label, and "
             f"the source has label maps. Use CutMix, which pastes label maps as it does images, {_OFF}."
         )
     try:
-        refuse_bends(recipe)
+        refuse_targets(recipe, is_on_cuda=is_on_cuda)
     except ValueError as problem:
         raise ValueError(f"{str(problem).removesuffix(', or the targets.')}, {_OFF}.") from None

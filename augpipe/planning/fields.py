@@ -1,5 +1,7 @@
 """Displacements that bend the frame: from what ops asked for to plan records, and from these to kernel rows."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -7,15 +9,15 @@ from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SNAP, SPLINE
 from augpipe.gpu_ops.random.philox import checked_draws
 from augpipe.ops.frame import Frame
 from augpipe.ops.mixing import MixUp
-from augpipe.ops.op import Op
 from augpipe.planning.look_up import lens_points, points_of_pass
 from augpipe.planning.projection import slope_at_centre
 from augpipe.planning.record_passes import passes_of
 from augpipe.recipes.recipe import Recipe
 
-NOT_FOLLOWED = ("elastic_transform", "grid_distortion", "grid_shuffle", "optical_distortion")
-"""Ops whose inverse is not known, and GridShuffle, which cuts objects apart. Of OpticalDistortion's lens, one box in 40
-was off by more than a pixel."""
+NOT_FOLLOWED = ("grid_shuffle",)
+"""Ops that cut objects apart, which no target follows."""
+ON_THE_CPU = ("elastic_transform", "grid_distortion", "optical_distortion")
+"""Ops that targets follow where images are made on the CPU."""
 Rows = npt.NDArray[np.void]
 Float = npt.NDArray[np.float64]
 Int = npt.NDArray[np.int64]
@@ -166,26 +168,36 @@ def _by_spline(along: Float, key: npt.NDArray[np.uint32]) -> Float:
     return moved
 
 
-def refuse_bends(recipe: Recipe, *, has_points_only: bool = False) -> None:
-    """Raise a ValueError if a recipe bends in a way that targets do not follow; points follow what does not cut."""
-    grids = [op for op in _flat(recipe) if getattr(op, "cells", "alike") != "alike"]  # seams show places twice
-    cut = {"grid_shuffle": ""} | {op.op: f" with cells={getattr(op, 'cells', '')!r}" for op in grids}
-    for name in _bends_not_followed(recipe):
-        if has_points_only and name not in cut:
-            continue
-        what = "masks, boxes and points" if name in cut else "masks and boxes"
-        raise ValueError(f"{what} do not follow {name}{cut.get(name, '')}. Leave it out, or the targets.")
+def drawn_by(rows: Rows) -> set[str]:
+    """The kinds of ops that plan records of a view hold draws of, of ops within ops, too."""
+    return _kinds(rows.dtype["drawn"])
+
+
+def _kinds(drawn: np.dtype[np.void]) -> set[str]:
+    names = {name.rstrip("0123456789").removesuffix("_") for name in drawn.names or ()}
+    return names.union(*(_kinds(drawn[name]) for name in drawn.names or ()))
+
+
+def refuse_targets(recipe: Recipe, *, is_on_cuda: bool = False) -> None:
+    """Raise a ValueError if a recipe changes images in a way that targets do not follow."""
+    if found := _found(recipe, NOT_FOLLOWED):
+        raise ValueError(f"masks, boxes and points do not follow {found[0]}. Leave it out, or the targets.")
+    if is_on_cuda and (found := _found(recipe, ON_THE_CPU)):
+        raise ValueError(
+            f'masks, boxes and points do not follow {found[0]} on CUDA devices. Choose device="cpu", leave it out, or '
+            "the targets."
+        )
 
 
 def refuse_shuffles(recipe: Recipe) -> None:
     """Raise a ValueError if a recipe cuts images into cells that change places: no look-up says where these went."""
-    if "grid_shuffle" in _bends_not_followed(recipe):
+    if _found(recipe, NOT_FOLLOWED):
         raise ValueError("to_source does not follow grid_shuffle. Leave it out.")
 
 
 def not_followed(recipe: Recipe, *, has_label_maps: bool) -> list[str]:
     """The ops of a recipe that targets do not follow: those of `NOT_FOLLOWED`, and what mixes label maps."""
-    return [*_bends_not_followed(recipe), *(label_maps_mixed_by(recipe) if has_label_maps else [])]
+    return [*_found(recipe, NOT_FOLLOWED), *(label_maps_mixed_by(recipe) if has_label_maps else [])]
 
 
 def label_maps_mixed_by(recipe: Recipe) -> list[str]:
@@ -193,9 +205,7 @@ def label_maps_mixed_by(recipe: Recipe) -> list[str]:
     return [mix.op for mix in recipe.mixing if isinstance(mix, MixUp)]
 
 
-def _bends_not_followed(recipe: Recipe) -> list[str]:
-    return list(dict.fromkeys(op.op for op in _flat(recipe) if op.op in NOT_FOLLOWED))
-
-
-def _flat(recipe: Recipe) -> list[Op]:
-    return [inner for view in recipe.all_views for op in view.ops for inner in op.flat]
+def _found(recipe: Recipe, names: Sequence[str]) -> list[str]:
+    """Those of the named kinds of ops that a recipe holds."""
+    flat = [inner for view in recipe.all_views for op in view.ops for inner in op.flat]
+    return list(dict.fromkeys(op.op for op in flat if op.op in names))

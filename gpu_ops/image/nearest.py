@@ -6,15 +6,17 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.compiled.declared import declare
-from augpipe.gpu_ops.image.field import to_centre
+from augpipe.gpu_ops.image.field import BEYOND, NODE_ROWS, TAPS, bend_row
+from augpipe.gpu_ops.image.fused import NO_ROW
 from augpipe.gpu_ops.image.lens import distort, radial_gain
-from augpipe.gpu_ops.image.rows import KERNEL_ROW, MEETING, SNAP
+from augpipe.gpu_ops.image.rows import KERNEL_ROW, MEETING, SPLINE
 from augpipe.gpu_ops.image.sampling import (
     border_period,
     border_turn,
     clamp,
     continued,
     divisor,
+    first_tap,
     floor,
     is_inside,
     linear,
@@ -31,13 +33,14 @@ FURTHEST = np.float32(2.0**30)
 
 
 @subroutine
-def locate(row, width, y, at_x, at_y):
-    """Write where a row's pixels come from: the look-up of `gpu_ops.image.fused`, in the same numbers."""
+def locate(row, width, first_x, y, at_x, at_y):
+    """Write where `width` places of a row come from, save what bends them: the look-up of `gpu_ops.image.fused`, in the
+    same numbers. The first place is `first_x`, the others follow a pixel apart."""
     after_xx, after_xy, offset_x = row.after_xx, row.after_xy, row.offset_x - HALF
     after_yx, after_yy, offset_y = row.after_yx, row.after_yy, row.offset_y - HALF
     if not row.has_lens:
         for j in range(width):
-            x = centred(np.int32(j), width)
+            x = np.float32(np.int32(j)) + first_x
             at_x[j] = linear(x, y, after_xx, after_xy, offset_x)
             at_y[j] = linear(x, y, after_yx, after_yy, offset_y)
         return
@@ -47,7 +50,7 @@ def locate(row, width, y, at_x, at_y):
     before_w0 = row.before_w0 if row.has_projection else ONE
     k1, k2, k3, p1, p2 = row.k1, row.k2, row.k3, row.p1, row.p2
     for j in range(width):
-        x = centred(np.int32(j), width)
+        x = np.float32(np.int32(j)) + first_x
         inverse = ONE / divisor(x, y, before_wx, before_wy, before_w0)
         u = linear(x, y, before_xx, before_xy, before_x0) * inverse
         v = linear(x, y, before_yx, before_yy, before_y0) * inverse
@@ -56,11 +59,6 @@ def locate(row, width, y, at_x, at_y):
         lens_u, lens_v = distort(u, v, r2, gain, p2, p1), distort(v, u, r2, gain, p1, p2)
         at_x[j] = linear(lens_u, lens_v, after_xx, after_xy, offset_x)
         at_y[j] = linear(lens_u, lens_v, after_yx, after_yy, offset_y)
-        if row.field == SNAP:
-            moved_x = to_centre(row.field_scale_x * lens_u + row.field_x0)
-            moved_y = to_centre(row.field_scale_y * lens_v + row.field_y0)
-            at_x[j] = at_x[j] + row.field_xx * moved_x + row.field_xy * moved_y
-            at_y[j] = at_y[j] + row.field_yx * moved_x + row.field_yy * moved_y
 
 
 @leaf
@@ -74,6 +72,13 @@ def _meet(at, low, high):
     """Move coordinates along an axis into the image, where they lie next to its edge."""
     for i in range(len(at)):
         at[i] = where_it_meets(at[i], low, high)
+
+
+@subroutine
+def _snap(at):
+    """Move coordinates along an axis to the one tap that an image of nearest pixels has there, as it rounds them."""
+    for i in range(len(at)):
+        at[i] = first_tap(clamp(at[i], -FURTHEST, FURTHEST), HALF)
 
 
 @subroutine
@@ -91,7 +96,7 @@ def _indices(at, low, high, reflects, may_fill, indices):
 
 
 @subroutine
-def _aligned_pixels(row, may_fill, first, image_width, found):
+def _aligned_pixels(row, may_fill, first, image_width, found, as_taps):
     """`nearest_pixels` where a column of the output shows one of the image, and a row a row."""
     height, width = found.shape
     at_x, at_y = np.empty(width, np.float32), np.empty(height, np.float32)
@@ -103,6 +108,9 @@ def _aligned_pixels(row, may_fill, first, image_width, found):
     if row.is_constant == MEETING:
         _meet(at_x, np.float32(row.low_x), np.float32(row.high_x))
         _meet(at_y, np.float32(row.low_y), np.float32(row.high_y))
+    if as_taps:
+        _snap(at_x)
+        _snap(at_y)
     columns, lines = np.empty(width, np.int32), np.empty(height, np.int32)
     _indices(at_x, np.float32(row.low_x), np.float32(row.high_x), row.reflects, may_fill, columns)
     _indices(at_y, np.float32(row.low_y), np.float32(row.high_y), row.reflects, may_fill, lines)
@@ -115,7 +123,7 @@ def _aligned_pixels(row, may_fill, first, image_width, found):
 
 
 @kernel()
-def nearest_pixels(rows, item, fills, image_width, found):
+def nearest_pixels(rows, item, fills, image_width, found, bends, as_taps):
     """Write which pixel of the image each output pixel shows, as its number from the image's first, row by row.
 
     Args:
@@ -125,10 +133,15 @@ def nearest_pixels(rows, item, fills, image_width, found):
             that is constant.
         image_width: of the source, in pixels.
         found: (H, W) int32 of an output image, written.
+        bends: `gpu_ops.image.fused.bends(rows)`.
+        as_taps: whether coordinates midway between two pixels are rounded as for an image that shows nearest pixels:
+            the last bit of a coordinate decides.
     """
     row = rows[item]
     height, width = found.shape
-    at_x, at_y = np.empty(width, np.float32), np.empty(width, np.float32)
+    scratch = np.empty(2 * width + NODE_ROWS * (width + BEYOND), np.float32)
+    at_x, at_y = scratch[:width], scratch[width : 2 * width]
+    nodes_held = np.full(TAPS, NO_ROW)
     low_x, low_y = np.float32(row.low_x), np.float32(row.low_y)
     high_x, high_y = np.float32(row.high_x), np.float32(row.high_y)
     num_x, num_y = high_x - low_x + ONE, high_y - low_y + ONE
@@ -138,14 +151,22 @@ def nearest_pixels(rows, item, fills, image_width, found):
     may_fill, reflects = fills or row.is_constant != 0, row.reflects != 0
     first = np.int32(row.origin_y * image_width + row.origin_x)
     image_width = np.int32(image_width)
-    if not row.has_lens and row.after_xy == ZERO and row.after_yx == ZERO:
-        _aligned_pixels(row, may_fill, first, image_width, found)
+    is_aligned = not row.has_lens and row.after_xy == ZERO and row.after_yx == ZERO
+    if is_aligned and row.field != SPLINE:
+        _aligned_pixels(row, may_fill, first, image_width, found, as_taps)
         return
     for i in range(height):
-        locate(row, width, centred(np.int32(i), height), at_x, at_y)
+        y = centred(np.int32(i), height)
+        locate(row, width, centred(np.int32(0), width), y, at_x, at_y)
+        if bends is not None and row.field:
+            s = scratch.ctypes.data  # in the loop, as numba frees an array after its last use
+            bend_row(row, s, s + 8 * width, width, centred(np.int32(0), width), y, width, nodes_held)
         if row.is_constant == MEETING:
             _meet(at_x, low_x, high_x)
             _meet(at_y, low_y, high_y)
+        if as_taps:
+            _snap(at_x)
+            _snap(at_y)
         num_outside = np.int32(0)
         for j in range(width):
             inside = is_inside(nearest(at_x[j]), low_x, high_x) * is_inside(nearest(at_y[j]), low_y, high_y)
@@ -169,7 +190,8 @@ def nearest_pixels(rows, item, fills, image_width, found):
 declare(
     __name__,
     nearest_pixels,
-    any=lambda: (np.zeros(1, KERNEL_ROW), 0, True, 1, np.zeros((1, 1), np.int32)),
+    any=lambda: (np.zeros(1, KERNEL_ROW), 0, True, 1, np.zeros((1, 1), np.int32), None, True),
+    bends=lambda: (np.zeros(1, KERNEL_ROW), 0, True, 1, np.zeros((1, 1), np.int32), True, True),
 )
 
 

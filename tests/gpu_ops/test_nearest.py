@@ -30,8 +30,8 @@ def test_columns_and_rows_by_themselves(chain: tuple[Any, ...], border: Border, 
         slanted["before_xy"] = slanted["before_yx"] = 0
         for item, row in enumerate(rows):
             found, expected = np.empty((2, row["out_height"], row["out_width"]), np.int32)
-            nearest_pixels(table, item, fills, width, found)
-            nearest_pixels(slanted, item, fills, width, expected)
+            nearest_pixels(table, item, fills, width, found, None, False)
+            nearest_pixels(slanted, item, fills, width, expected, None, False)
             np.testing.assert_array_equal(found, expected)
 
 

@@ -22,7 +22,7 @@ FEW = 6
 
 RECIPES = TARGET_RECIPES | {
     f"{name}, pasted": TARGET_RECIPES[name].model_copy(update={"mixing": (ops.CutMix(p=0.8),)})
-    for name in ("cropped", "views")
+    for name in ("cropped", "views", "bent")
 }
 RECIPES["mosaic"] = Recipe(
     mosaic=ops.Mosaic(size=30, p=0.8),

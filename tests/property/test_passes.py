@@ -56,10 +56,12 @@ CHAINS = [
     [ops.Noise(p=1.0), ops.Rotate(max_deg=(20, 20)), ops.CoarseDropout(p=1.0), ops.RandomCrop(size=30)],
     [ops.RandomCrop(size=(34, 38)), ops.Flip(p=1.0), ops.Equalize(p=1.0), ops.Perspective(distortion=0.3)],
     [ops.Emboss(p=1.0), ops.Flip(p=1.0), ops.BrownConrady(), ops.GaussianBlur(p=1.0), ops.QuarterTurn(turns=(1,))],
+    [ops.ElasticTransform(alpha=20.0, p=1.0), ops.Equalize(p=1.0), ops.Rotate(max_deg=(20, 20)), ops.Flip(p=1.0)],
+    [ops.RandomCrop(size=(34, 38)), ops.Equalize(p=1.0), ops.GridDistortion(cells="whole_px"), ops.Rotate()],
 ]
 
 
-@pytest.mark.parametrize("listed", CHAINS, ids=["holes", "crop first", "three"])
+@pytest.mark.parametrize("listed", CHAINS, ids=["holes", "crop first", "three", "bent first", "bent last"])
 @pytest.mark.parametrize("boxes", ["tight", "corners"])
 def test_targets_go_through_all_passes(listed: list[ops.Op], boxes: Any) -> None:
     image = noise(40, 52)

@@ -9,7 +9,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from augpipe import Augment, Plan, Recipe, ops, plan
-from augpipe.planning.fields import NOT_FOLLOWED
+from augpipe.planning.fields import NOT_FOLLOWED, ON_THE_CPU
 from augpipe.planning.plan import refusals
 from augpipe.planning.targets.boxes import map_boxes
 from augpipe.planning.targets.inverse_map import InverseMap
@@ -54,10 +54,11 @@ def large_recipes(draw: st.DrawFn) -> Recipe:
 
 
 def drawn_for(recipe: Recipe, seed: int, size: tuple[int, int] = SIZE) -> tuple[Plan, Dense, InverseMap]:
-    """A plan of one image, the look at it, and the map under test; none whose output shows a place twice."""
+    """A plan of one image, the look at it, and the map under test; none whose output shows a place twice, nor what
+    `test_bent_targets` looks at."""
     assume(
         refusals(recipe, [size]) == [None]
-        and not any(inner.op in NOT_FOLLOWED for op in recipe.ops for inner in op.flat)
+        and not any(inner.op in (*NOT_FOLLOWED, *ON_THE_CPU) for op in recipe.ops for inner in op.flat)
     )
     drawn = plan(recipe, [seed], sizes=[size])
     look = dense(drawn, 0)
@@ -279,12 +280,13 @@ def test_points_of_bent_outputs_lead_to_what_is_drawn_there(name: str) -> None:
         assert is_inside.mean() > 0.5 and np.abs(found - at.reshape(found.shape)).max() > 2.0
         levels_of = np.moveaxis(shown[position][:2], 0, 2) / 2.0 + 0.5
         assert np.abs(found - levels_of)[is_inside].max() < 0.01
-        if name == "whole":  # places at its seams are shown twice: points do not follow it
-            continue
         chosen = np.flatnonzero(is_inside)[::97]
         item = np.full(len(chosen), position)
         back, is_shown = InverseMap(drawn.rows).to_output(found.reshape(-1, 2)[chosen], item)
-        assert is_shown.mean() > 0.9 and np.abs(back - at[chosen])[is_shown].max() < 0.01
+        again = drawn.to_source(back[is_shown], position)
+        assert is_shown.mean() > 0.9 and np.abs(again - found.reshape(-1, 2)[chosen][is_shown]).max() < 0.01
+        off = np.abs(back - at[chosen])[is_shown].max()  # of a place at a seam the first of two is found
+        assert off < 0.01 or (name == "whole" and off < 2.0)
         look = dense(drawn, position)
         assert np.abs(found - np.stack([look.x, look.y], axis=-1)).max() < 1e-5
 

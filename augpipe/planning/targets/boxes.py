@@ -6,14 +6,15 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.planning.targets.inverse_map import InverseMap
-from augpipe.planning.targets.polygons import mapped, shares_of
+from augpipe.planning.targets.polygons import map_rings, mapped, shares_of
 from augpipe.planning.targets.rings import bounds_of_all, boxes_as_rings, within
 
 Float = npt.NDArray[np.float64]
 Int = npt.NDArray[np.int64]
 
 OUTLINE_POINTS = 32
-"""Of an outline that a lens bends; where lines stay straight, the corners are enough."""
+"""Of an outline that a lens bends; where lines stay straight, the corners are enough, and what bends more strongly
+takes as many as it needs."""
 
 
 def map_boxes(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Float]:
@@ -28,23 +29,29 @@ def map_boxes(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Floa
         item: (N,) whose plan record each belongs to.
     """
     bounds, shares = np.empty((len(boxes), 4)), np.empty(len(boxes))
-    is_bent = inverse.bends[item]
-    for num_points, chosen in ((OUTLINE_POINTS, is_bent), (4, ~is_bent)):  # each as if the others were not there
+    is_bent, is_looked_at = inverse.bends[item], inverse.is_looked_at[item]
+    ways = ((OUTLINE_POINTS, is_bent & ~is_looked_at), (4, ~is_bent), (None, is_looked_at))
+    for num_points, chosen in ways:  # each as if the others were not there
         if chosen.any():
             bounds[chosen], shares[chosen] = _bounds(inverse, boxes[chosen], item[chosen], num_points)
     return bounds, shares
 
 
-def _bounds(inverse: InverseMap, boxes: Float, item: Int, num_points: int) -> tuple[Float, Float]:
-    """What `map_boxes` gives, by outlines of so many points."""
+def _bounds(inverse: InverseMap, boxes: Float, item: Int, num_points: int | None) -> tuple[Float, Float]:
+    """What `map_boxes` gives, by outlines of so many points, or of as many as polygons get."""
     seen = inverse.seen[item]
     cut = np.clip(boxes, np.tile(seen[:, :2], 2), np.tile(seen[:, 2:], 2))
-    outlines = mapped(inverse, boxes_as_rings(cut, item, num_points))
-    whole = outlines if (cut == boxes).all() else mapped(inverse, boxes_as_rings(boxes, item, num_points))
-    parts = inverse.parts_shown(item, outlines.bounds())
-    bounds = bounds_of_all([outlines.bounds_within(limits) for limits in parts])
-    shown: Float = np.sum([within(outlines, limits).areas() for limits in parts], axis=0)
-    shares = shares_of(shown, whole.areas())
+    if num_points is None:
+        rings, bounds, areas = map_rings(inverse, boxes_as_rings(boxes, item, 4))
+        shown: Float = rings.areas().reshape(-1, len(boxes)).sum(axis=0)
+    else:
+        outlines = mapped(inverse, boxes_as_rings(cut, item, num_points))
+        whole = outlines if (cut == boxes).all() else mapped(inverse, boxes_as_rings(boxes, item, num_points))
+        parts = inverse.parts_shown(item, outlines.bounds())
+        bounds = bounds_of_all([outlines.bounds_within(limits) for limits in parts])
+        shown = np.sum([within(outlines, limits).areas() for limits in parts], axis=0)
+        areas = whole.areas()
+    shares = shares_of(shown, areas)
     # what is cut to a line at an edge would have an area again once it is turned
     is_line = ~(cut[:, 2:] > cut[:, :2]).all(axis=1)
     bounds[is_line], shares[is_line] = 0.0, 0.0

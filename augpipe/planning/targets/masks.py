@@ -7,8 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image import rings as loops
+from augpipe.gpu_ops.image.fused import bends
 from augpipe.gpu_ops.image.nearest import nearest_pixels, take_classes
 from augpipe.gpu_ops.image.program_rows import first_parts
+from augpipe.planning.fields import ON_THE_CPU, drawn_by
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.record_passes import has_passes, passes_of
 
@@ -16,22 +18,28 @@ Rows = npt.NDArray[np.void]
 Mask = npt.NDArray[Any]
 
 
-def shown_pixels(row: Rows, *, fills: bool, table: Rows | None = None) -> npt.NDArray[np.int32]:
+def shown_pixels(
+    row: Rows, *, fills: bool, table: Rows | None = None, as_taps: bool | None = None
+) -> npt.NDArray[np.int32]:
     """(H, W) of a (1,) plan record's output: the number of the source pixel that each pixel shows, -1 for none.
 
     Args:
         row: the record; the image's own scale does not matter, masks are always looked up at full size.
         fills: whether nothing is shown outside the image; else its border is the mask's, too.
         table: its (1,) `kernel_rows`, where they were made: for many records at once that takes less.
+        as_taps: of `nearest_pixels`. None: True where an op bends the frame, as all recipes could be, if those without
+            such ops had not been otherwise before.
     """
+    if as_taps is None:
+        as_taps = not drawn_by(row).isdisjoint(ON_THE_CPU)
     if has_passes(row):
-        earlier, *others = (shown_pixels(own, fills=fills) for own in passes_of(row))
+        earlier, *others = (shown_pixels(own, fills=fills, as_taps=as_taps) for own in passes_of(row))
         for later in others:
             earlier = np.where(later < 0, np.int32(-1), earlier.reshape(-1)[later])
         return earlier
     found = np.empty((int(row["out_height"][0]), int(row["out_width"][0])), np.int32)
     table = kernel_rows(row) if table is None else table
-    nearest_pixels(first_parts(table), 0, fills, int(row["width"][0]), found)
+    nearest_pixels(first_parts(table), 0, fills, int(row["width"][0]), found, bends(table), as_taps)
     return found
 
 

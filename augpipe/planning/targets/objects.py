@@ -127,12 +127,14 @@ def map_polygons(inverse: InverseMap, polygons: Polygons, item: Int) -> tuple[li
     shown_areas = shown.areas()
     mapped: list[list[Float]] = [[] for _ in polygons]
     bounds = np.tile([np.inf, np.inf, -np.inf, -np.inf], (len(polygons), 1))
+    counts = inverse.is_looked_at[item[owner]]  # a fold may show what its outline does not
     for part in np.flatnonzero(np.diff(shown.starts) > 0):
         ring = part % len(rings)
         mapped[owner[ring]].append(shown.points[shown.starts[part] : shown.starts[part + 1]])
-        if ring_bounds[ring].any():
-            bounds[owner[ring], :2] = np.minimum(bounds[owner[ring], :2], ring_bounds[ring, :2])
-            bounds[owner[ring], 2:] = np.maximum(bounds[owner[ring], 2:], ring_bounds[ring, 2:])
+        counts[ring] = True
+    for ring in np.flatnonzero(counts & ring_bounds.any(axis=1)):
+        bounds[owner[ring], :2] = np.minimum(bounds[owner[ring], :2], ring_bounds[ring, :2])
+        bounds[owner[ring], 2:] = np.maximum(bounds[owner[ring], 2:], ring_bounds[ring, 2:])
     bounds[~np.isfinite(bounds).all(axis=1)] = 0.0
     whole, shown_of_each = np.zeros(len(polygons)), np.zeros(len(polygons))
     np.add.at(whole, owner, areas)
@@ -152,5 +154,6 @@ def shares_of_masks(inverse: InverseMap, masks: Sequence[npt.NDArray[np.generic]
         if len(rows):
             every = -(-len(rows) // MOST_SAMPLES)
             points: Float = np.stack([columns[::every], rows[::every]], axis=1).astype(np.float64) + 0.5
-            shares[position] = inverse.to_output(points, np.full(len(points), item[position]))[1].mean()
+            _, is_shown = inverse.to_output(points, np.full(len(points), item[position]), counts_folds=True)
+            shares[position] = is_shown.mean()
     return shares

@@ -22,16 +22,16 @@ def map_rings(inverse: InverseMap, rings: Rings) -> tuple[Rings, Float, Float]:
     rectangles around that part, most of them without corners.
     """
     seen = within(rings, inverse.seen[rings.item])
-    whole = mapped(inverse, divided(inverse, rings))
-    shown = whole if seen is rings else mapped(inverse, divided(inverse, seen))
+    whole = mapped_finely(inverse, rings)
+    shown = whole if seen is rings else mapped_finely(inverse, seen)
     parts = inverse.parts_shown(rings.item, shown.bounds())
-    bounds = bounds_of_all([shown.bounds_within(limits) for limits in parts])
+    bounds = bounds_of_all([inverse.fitted(seen, limits, shown.bounds_within(limits)) for limits in parts])
     return all_of([within(shown, limits) for limits in parts]), bounds, whole.areas()
 
 
 def mapped(inverse: InverseMap, rings: Rings) -> Rings:
     """Source rings in output pixels, straight from corner to corner."""
-    return inverse.project(rings.at(inverse.to_lens(rings.points, rings.item_of_points)[0]))
+    return inverse.project(rings.at(inverse.to_lens(rings.points, rings.item_of_points, is_outline=True)[0]))
 
 
 def shares_of(shown_areas: Float, areas: Float) -> Float:
@@ -39,36 +39,32 @@ def shares_of(shown_areas: Float, areas: Float) -> Float:
     return np.minimum(np.divide(shown_areas, areas, out=np.zeros_like(areas), where=areas > 0.0), 1.0)
 
 
-def divided(inverse: InverseMap, rings: Rings) -> Rings:
-    """Source rings with points added until their mapped edges follow the map's curves to `TOLERANCE_PX`.
+def mapped_finely(inverse: InverseMap, rings: Rings) -> Rings:
+    """Source rings in output pixels, with points added until their edges follow the map's curves to `TOLERANCE_PX`.
 
     Edges outside the frame stay as they are, and so do all where the map keeps lines straight.
     """
-    is_bent = inverse.bends[rings.item_of_points]
-    if not is_bent.any():
-        return rings
-    shares = np.arange(FIRST_PIECES) / FIRST_PIECES
-    rings, is_new = _with_points(rings, is_bent, shares), None
+    is_open = inverse.bends[rings.item_of_points]
+    if not is_open.any():
+        return mapped(inverse, rings)
+    num = np.where(is_open, inverse.pieces(rings, rings.points[_next_in_ring(rings)], FIRST_PIECES), 1)
+    rings, is_open = _with_points(rings, num), np.repeat(is_open, num)
+    in_lens = inverse.to_lens(rings.points, rings.item_of_points, is_outline=True)[0]
     scale = inverse.px_per_unit()
     for _ in range(MOST_ROUNDS):
-        ends = _next_in_ring(rings)
-        item = rings.item_of_points
-        is_open = inverse.bends[item] if is_new is None else is_new
-        chosen = np.flatnonzero(is_open)
-        middles = 0.5 * (rings.points[chosen] + rings.points[ends[chosen]])
-        first, last, middle = (
-            inverse.to_lens(points, item[chosen])[0]
-            for points in (rings.points[chosen], rings.points[ends[chosen]], middles)
-        )
-        missed = np.linalg.norm(middle - 0.5 * (first + last), axis=1) * scale[item[chosen]]
-        is_far = missed > TOLERANCE_PX
+        chosen, following, item = np.flatnonzero(is_open), _next_in_ring(rings), rings.item_of_points
+        middles = rings.points[chosen] + 0.5 * (rings.points[following[chosen]] - rings.points[chosen])
+        found = inverse.to_lens(middles, item[chosen], is_outline=True)[0]
+        chord = 0.5 * (in_lens[chosen] + in_lens[following[chosen]])
+        is_far = np.linalg.norm(found - chord, axis=1) * scale[item[chosen]] > TOLERANCE_PX
         if not is_far.any():
             break
-        splits = np.zeros(len(rings.points), np.bool_)
-        splits[chosen[is_far]] = True
-        rings = _with_points(rings, splits, np.array([0.0, 0.5]))
-        is_new = np.repeat(splits, np.where(splits, 2, 1))
-    return rings
+        num = np.ones(len(rings.points), np.int64)
+        num[chosen[is_far]] = 2
+        rings, is_open = _with_points(rings, num), np.repeat(num > 1, num)
+        in_lens = np.repeat(in_lens, num, axis=0)
+        in_lens[np.cumsum(num)[chosen[is_far]] - 1] = found[is_far]
+    return inverse.project(rings.at(in_lens))
 
 
 def _next_in_ring(rings: Rings) -> npt.NDArray[np.int64]:
@@ -79,12 +75,11 @@ def _next_in_ring(rings: Rings) -> npt.NDArray[np.int64]:
     return following
 
 
-def _with_points(rings: Rings, splits: npt.NDArray[np.bool_], shares: Float) -> Rings:
-    """The rings with each edge of `splits` cut at shares of its length, of which the first is 0."""
-    num = np.where(splits, len(shares), 1)
+def _with_points(rings: Rings, num: npt.NDArray[np.int64]) -> Rings:
+    """The rings with each edge cut into (N,) `num` pieces of one length."""
     first = np.concatenate([[0], np.cumsum(num)])
     nth = np.arange(first[-1]) - np.repeat(first[:-1], num)
     edge = np.repeat(np.arange(len(num)), num)
     ends = rings.points[_next_in_ring(rings)]
-    points = rings.points[edge] + shares[nth][:, None] * (ends - rings.points)[edge]
+    points = rings.points[edge] + (nth / num[edge])[:, None] * (ends - rings.points)[edge]
     return Rings(points=points, starts=first[rings.starts], item=rings.item)

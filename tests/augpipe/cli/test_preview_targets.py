@@ -145,13 +145,13 @@ def test_a_crop_for_objects_is_the_same_by_itself_and_behind_a_flip() -> None:
 
 
 def test_what_targets_do_not_follow_is_shown_without_them_and_said() -> None:
-    recipe = Recipe(ops=(ops.RandomResizedCrop(size=30), ops.GridDistortion(p=1.0), ops.Flip()))
+    recipe = Recipe(ops=(ops.RandomResizedCrop(size=30), ops.GridShuffle(p=1.0), ops.Flip()))
     mixed = Recipe(ops=(ops.RandomResizedCrop(size=30),), mixing=(ops.MixUp(),))
     source = object_source(4, maps=True)
     contents = by_op(source, recipe, rows=1)
     has_targets = [cell.targets is not None for cell in contents.rows[0].cells]
     assert has_targets == [True, False, True, False]
-    assert contents.note.endswith("targets do not follow grid_distortion")
+    assert contents.note.endswith("targets do not follow grid_shuffle")
     contents = over_epochs(source, mixed, rows=1, cols=2)
     assert contents.note.endswith("targets do not follow mix_up") and contents.rows[0].cells[0].targets is None
     plain = over_epochs(MemorySource(arrays(2), labels=[-1, -1]), mixed, rows=1)

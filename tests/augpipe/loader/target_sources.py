@@ -23,7 +23,20 @@ CROPPED = Recipe(
 BENT = Recipe(
     name="bent",
     border="reflect",
-    ops=(ops.RandomResizedCrop(size=40), ops.LensDistortion(p=0.5), ops.Perspective(p=0.5), ops.Flip()),
+    ops=(
+        ops.RandomResizedCrop(size=40),
+        ops.OneOf(
+            ops=(
+                ops.LensDistortion(),
+                ops.ElasticTransform(alpha=20.0, p=1.0),
+                ops.GridDistortion(cells="whole_px"),
+                ops.OpticalDistortion(k=(-0.5, 0.5)),
+            ),
+            p=0.7,
+        ),
+        ops.Perspective(p=0.5),
+        ops.Flip(),
+    ),
 )
 VIEWS = Recipe(
     name="views",

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from augpipe import Augment, Recipe, SampleError, TargetOptions, ops
+from augpipe.pipeline.target_choice import chosen_targets
 from augpipe.sources.targets import Targets
 from tests.augpipe.loader.loader_sources import TEXT, MemorySource, jpegs, truncated
 from tests.augpipe.loader.target_sources import (
@@ -87,21 +88,22 @@ def test_a_damaged_photograph_s_place_has_the_targets_of_the_one_that_replaces_i
 # What is refused
 
 
-@pytest.mark.parametrize(
-    "recipe",
-    [
-        Recipe(ops=(ops.RandomResizedCrop(size=32), ops.GridDistortion())),
-        Recipe(ops=(ops.RandomResizedCrop(size=32), ops.ElasticTransform())),
-        Recipe(ops=(ops.RandomResizedCrop(size=32), ops.OneOf(ops=(ops.Flip(), ops.OpticalDistortion())))),
-    ],
-    ids=lambda recipe: recipe.ops[-1].op,
-)
-def test_recipes_that_targets_do_not_follow_are_refused(source: ObjectSource, recipe: Recipe) -> None:
+def test_recipes_that_targets_do_not_follow_are_refused(source: ObjectSource) -> None:
+    recipe = Recipe(ops=(ops.RandomResizedCrop(size=32), ops.OneOf(ops=(ops.Flip(), ops.GridShuffle()))))
     with pytest.raises(ValueError, match=r'do not follow .* build the loader with targets="off"'):
         loader_of(source, recipe)
     with pytest.raises(ValueError, match="do not follow"):
         loader_of(source, {0: CROPPED, 2: recipe})
     assert len(loader_of(source, recipe, targets="off")) == 3
+
+
+@pytest.mark.parametrize("op", [ops.GridDistortion(), ops.ElasticTransform(), ops.OpticalDistortion()])
+def test_targets_do_not_follow_bends_on_cuda_devices(source: ObjectSource, op: ops.Op) -> None:
+    recipe = Recipe(ops=(ops.RandomResizedCrop(size=32), op))
+    assert chosen_targets(None, source, [recipe], is_on_cuda=False) is not None
+    assert chosen_targets("off", source, [recipe], is_on_cuda=True) is None
+    with pytest.raises(ValueError, match=rf'{op.op} on CUDA devices. Choose device="cpu", .* with targets="off"'):
+        chosen_targets(None, source, [recipe], is_on_cuda=True)
 
 
 def test_what_the_source_does_not_know_is_refused(source: ObjectSource) -> None:

@@ -277,8 +277,8 @@ def test_objects_are_the_loaders(tmp_path: Path) -> None:
         num += len(objects)
     assert num > 0, "there was nothing to see"
     assert all(not picture["after"]["objects"] for picture in answers.pictures(asked(recipe))["pictures"])
-    bent = recipe.model_copy(update={"ops": (*recipe.ops, ops.GridDistortion())})
-    assert answers.pictures(asked(bent, targets=True))["targets_do_not_follow"] == ["grid_distortion"]
+    cut = recipe.model_copy(update={"ops": (*recipe.ops, ops.GridShuffle())})
+    assert answers.pictures(asked(cut, targets=True))["targets_do_not_follow"] == ["grid_shuffle"]
 
 
 def test_of_questions_that_wait_the_newest_is_answered(folder: Path) -> None:

@@ -487,7 +487,11 @@ for batch in Loader(Annotated("PNG"), Recipe(ops=normal), batch_size=4, targets=
 Augment(Recipe(ops=[*normal[:1], ops.JpegCompression(p=1), normal[1]]))(rng.integers(0, 256, (40, 50, 3), np.uint8))
 Augment(Recipe(ops=[ops.Noise(), *normal]))(rng.integers(0, 256, (40, 50, 3), np.uint8))
 Augment(Recipe(ops=normal))(rng.integers(0, 256, (40, 50, 3), np.uint8))
-for bent in ([], [ops.LensDistortion()], [ops.BrownConrady(), ops.Perspective()], [ops.Perspective(), ops.Gamma(p=1)]):
+elastic, grid = ops.ElasticTransform(p=1.0), ops.GridDistortion()
+for bent in (
+    [], [ops.LensDistortion()], [ops.BrownConrady(), ops.Perspective()], [ops.Perspective(), ops.Gamma(p=1)],
+    [elastic], [grid, ops.Gamma(p=1)],
+):
     for border in ("context", "edge"):
         Augment(Recipe(ops=[*normal, *bent], border=border))(
             image=rng.integers(0, 256, (40, 50, 3), np.uint8), mask=np.zeros((40, 50)), bbox_format="coco",
