@@ -18,7 +18,12 @@ MODULES = {
         "gpu_ops.image.filter_program",
         "gpu_ops.image.mix",
     ),
-    "targets": ("gpu_ops.image.inverse", "gpu_ops.image.rings", "gpu_ops.image.nearest"),
+    "targets": (
+        "gpu_ops.image.inverse",
+        "gpu_ops.image.rings",
+        "gpu_ops.image.least_rectangles",
+        "gpu_ops.image.nearest",
+    ),
     "decoder": ("gpu_ops.jpeg.workspace", "gpu_ops.jpeg.walk"),
     "codecs": ("gpu_ops.codec.loops", "gpu_ops.codec.four_bit", "gpu_ops.codec.one_bit"),
     "datasets": ("datasets.stats.channels", "datasets.prepare.lanczos"),
