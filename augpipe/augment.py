@@ -146,9 +146,9 @@ class Augment:
             bbox_format: how `bboxes` are written, "coco", "pascal_voc", "yolo" or "albumentations".
             targets: how targets are mapped; see `TargetOptions`.
             named: instead of `images`, one image with its targets by name: `image=`, `mask=`, `masks=`, `bboxes=`,
-                `polygons=`, `keypoints=`, and lists of any other names with an entry for each object, as `labels=`.
-                The result is a dict of the same names. `images` may also be one image and tv_tensors of torchvision in
-                dicts, lists and tuples; the result is made alike.
+                `polygons=`, `rotated_boxes=`, `keypoints=`, and lists of any other names with an entry for each object,
+                as `labels=`. The result is a dict of the same names. `images` may also be one image and tv_tensors of
+                torchvision in dicts, lists and tuples; the result is made alike.
 
         Returns:
             One image (3, H, W) or a batch (B, 3, H, W), or with the channels last; a list of images where their sizes

@@ -89,12 +89,16 @@ def _as_flat(found: ViewTargets, counts: npt.NDArray[np.int64], place: Place) ->
     height, width = found.size
     columns = dict(found.columns)
     columns["batch_idx"] = np.repeat(np.arange(len(counts), dtype=np.float32), counts)
+    rotated, xywhr = columns.pop("rotated_boxes", None), columns.pop("xywhr", None)
     labels, boxes, keypoints = (columns.pop(name, None) for name in ("labels", "boxes", "keypoints"))
     if labels is not None:
         columns["cls"] = labels[:, None].astype(np.float32)
     if boxes is not None:
         centres = np.concatenate([0.5 * (boxes[:, :2] + boxes[:, 2:]), boxes[:, 2:] - boxes[:, :2]], axis=1)
         columns["bboxes"] = centres / np.array([width, height] * 2, np.float32)
+    if rotated is not None and xywhr is not None:  # in place of those along the axes, as models of rotated boxes take
+        columns["bboxes"] = xywhr / np.array([width, height, width, height, 1], np.float32)
+        columns["rotated_boxes"] = rotated / np.array([width, height], np.float32)
     if keypoints is not None:
         columns["keypoints"] = keypoints / np.array([width, height, 1], np.float32)
     placed = {name: _placed(values, place) for name, values in columns.items()}

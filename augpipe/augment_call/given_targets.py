@@ -1,4 +1,4 @@
-"""What a call is given with its image: masks, boxes, polygons, key points, checked and in pixels of the image."""
+"""What a call is given with its image: masks, boxes, outlines, key points, checked and in pixels of the image."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +12,7 @@ from augpipe.augment_call.inputs import is_tensor
 from augpipe.ops.keep_objects import KnownObjects
 from augpipe.pipeline.objects_of_crops import without_crowds
 from augpipe.recipes.recipe import Recipe
+from augpipe.sources.targets import cross_themselves
 from augpipe.validation.plural import count
 
 Float = npt.NDArray[np.float64]
@@ -29,6 +30,8 @@ class GivenTargets:
     box_columns: Float | None = None
     """(N, M) what boxes had behind their four numbers."""
     polygons: list[list[Float]] | None = None
+    rotated_boxes: Float | None = None
+    """(N, 4, 2) corners."""
     keypoints: Float | None = None
     """(N, K, 3) of objects."""
     points: Float | None = None
@@ -53,6 +56,7 @@ def given_targets(
     masks: Any = None,
     bboxes: Any = None,
     polygons: Any = None,
+    rotated_boxes: Any = None,
     keypoints: Any = None,
     fields: Mapping[str, Any],
 ) -> GivenTargets:
@@ -77,13 +81,21 @@ def given_targets(
             raise ValueError(f"bboxes has shape {rows.shape}. Give (N, 4), or more columns for labels.")
         boxes, columns = checked_edges(to_edges(rows[:, :4], bbox_format, size), size, clip), rows[:, 4:]
     of_objects = None if polygons is None else [_rings(one, number) for number, one in enumerate(polygons)]
+    rotated = None if rotated_boxes is None else _rotated(rotated_boxes)
+    if polygons is not None and rotated is not None:
+        raise ValueError("polygons and rotated_boxes are given. Give one: they say what is shown of an object.")
     if keypoints is not None:
         keypoints = _numbers("keypoints", keypoints, "(M, 2) points, or (N, K, 3): K of each object, with visibility")
         keypoints, points = _taken_apart(keypoints)
     masks = None if masks is None else [_mask(f"masks[{number}]", one, size) for number, one in enumerate(masks)]
     counts = {
         name: len(values)
-        for name, values in {"bboxes": boxes, "polygons": of_objects, "keypoints": keypoints}.items()
+        for name, values in (
+            ("bboxes", boxes),
+            ("polygons", of_objects),
+            ("rotated_boxes", rotated),
+            ("keypoints", keypoints),
+        )
         if values is not None
     }
     num = next(iter(counts.values()), None)
@@ -96,6 +108,7 @@ def given_targets(
         boxes=boxes,
         box_columns=columns,
         polygons=of_objects,
+        rotated_boxes=rotated,
         keypoints=keypoints,
         points=points,
         mask=None if mask is None else _mask("mask", mask, size),
@@ -149,7 +162,7 @@ def _length(name: str, values: Any) -> int:
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise ValueError(
             f"{name}={values!r:.60} is not a known argument, nor a list with an entry for each object. Known are "
-            "image, mask, masks, bboxes, polygons, keypoints, bbox_format and targets."
+            "image, mask, masks, bboxes, polygons, rotated_boxes, keypoints, bbox_format and targets."
         )
     return len(values)
 
@@ -177,6 +190,23 @@ def _rings(polygons: Any, number: int) -> list[Float]:
             raise ValueError(f"object {number}: a polygon's corner is not finite. Leave the object out, or mend it.")
         rings.append(corners.reshape(-1, 2))
     return rings
+
+
+def _rotated(boxes: Any) -> Float:
+    """(N, 4, 2) corners, which may also come as (N, 8): x and y of each in turn."""
+    wanted = "(N, 4, 2) corners x, y, one after the other around each object"
+    corners = _numbers("rotated_boxes", boxes, wanted)
+    if not corners.size:
+        return np.empty((0, 4, 2))
+    if corners.shape[1:] not in ((4, 2), (8,)):
+        raise ValueError(f"rotated_boxes has shape {corners.shape}. Give {wanted}.")
+    corners = corners.reshape(-1, 4, 2)
+    is_finite = np.isfinite(corners).all(axis=(1, 2))
+    for number in np.flatnonzero(~is_finite)[:1]:
+        raise ValueError(f"object {number}: a rotated box's corner is not finite. Leave the object out, or mend it.")
+    for number in np.flatnonzero(cross_themselves(corners))[:1]:
+        raise ValueError(f"object {number}: sides of its rotated box cross. Give its corners around it.")
+    return corners
 
 
 def _taken_apart(keypoints: Float) -> tuple[Float | None, Float | None]:

@@ -45,7 +45,13 @@ def mapped_targets(given: GivenTargets, row: Rows, options: TargetOptions, *, dr
             if options.min_visibility > 0.0:  # which nothing else asks for, and it takes longest
                 shares = shares_of_masks(inverse, given.masks, item)
             by_masks = mask_bounds(np.stack(masks)), shares
-        known = Objects(item=item, boxes=given.boxes, polygons=given.polygons, keypoints=given.keypoints)
+        known = Objects(
+            item=item,
+            boxes=given.boxes,
+            polygons=given.polygons,
+            rotated_boxes=given.rotated_boxes,
+            keypoints=given.keypoints,
+        )
         objects = map_objects(inverse, known, options, drops_empty=drops_empty, by_masks=by_masks)
     if given.points is not None:
         places, are_shown = inverse.to_output(given.points[:, :2], np.zeros(len(given.points), np.int64))

@@ -11,7 +11,7 @@ from augpipe.augment_call.mapped_targets import MappedTargets, mapped_targets
 from augpipe.planning.plan import Plan
 from augpipe.planning.targets.options import TargetOptions
 
-TARGETS = ("mask", "masks", "bboxes", "polygons", "keypoints")
+TARGETS = ("mask", "masks", "bboxes", "polygons", "rotated_boxes", "keypoints")
 
 
 def named_results(
@@ -50,6 +50,8 @@ def _targets(
             result["bboxes"] = np.concatenate([boxes, given.box_columns[stays]], axis=1).astype(np.float32)
         if objects.polygons is not None:
             result["polygons"] = chosen(objects.polygons, stays)
+        if objects.rotated_boxes is not None:
+            result["rotated_boxes"] = objects.rotated_boxes[stays].astype(np.float32)
         if objects.keypoints is not None:
             result["keypoints"] = objects.keypoints[stays].astype(np.float32)
         result |= {name: chosen(values, stays) for name, values in given.fields.items()}

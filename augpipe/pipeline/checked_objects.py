@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.sources.targets import Targets
+from augpipe.sources.targets import Targets, cross_themselves
 
 Float = npt.NDArray[np.float64]
 Flags = Any
@@ -65,6 +65,9 @@ def _rules(objects: Targets, sizes: Float, *, clips: bool, num_classes: int) -> 
                 np.array([not all(np.isfinite(ring).all() for ring in rings) for rings in polygons], np.bool_),
                 "a corner of its polygon is not finite",
             )
+    if objects.rotated_boxes is not None:
+        yield ~np.isfinite(objects.rotated_boxes).all(axis=(1, 2)), "a corner of its rotated box is not finite"
+        yield cross_themselves(objects.rotated_boxes), "sides of its rotated box cross. Give its corners around it"
     if keypoints is not None:
         yield ~np.isfinite(keypoints).all(axis=(1, 2)), "a key point is not finite"
         is_known = np.isin(keypoints[:, :, 2], (0.0, 1.0, 2.0)).all(axis=1)

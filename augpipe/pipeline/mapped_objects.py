@@ -14,6 +14,7 @@ from augpipe.planning.targets.inverse_map import InverseMap
 from augpipe.planning.targets.masks import filled_rings
 from augpipe.planning.targets.objects import MappedObjects, Objects, map_objects
 from augpipe.planning.targets.options import TargetOptions
+from augpipe.planning.targets.rotated_boxes import as_xywhr
 from augpipe.sources.targets import LabelMap, Targets
 
 Rows = npt.NDArray[np.void]
@@ -112,7 +113,13 @@ def view_targets(
     if boxes is not None and options.clip:
         edges = np.stack([rows["width"], rows["height"]] * 2, axis=1)
         boxes = np.clip(boxes, 0.0, edges[image])
-    known = Objects(item=which, boxes=boxes, polygons=objects.polygons, keypoints=objects.keypoints)
+    known = Objects(
+        item=which,
+        boxes=boxes,
+        polygons=objects.polygons,
+        rotated_boxes=objects.rotated_boxes,
+        keypoints=objects.keypoints,
+    )
     inverse = InverseMap(rows[shown.image], shown.windows, shown.holes)
     mapped = map_objects(inverse, known, options, drops_empty=options.drop_empty is not False)
     stays, samples = mapped.stays, rows["sample_id"]
@@ -172,6 +179,7 @@ def _of_shown(objects: Targets, shown: ShownImages) -> tuple[Targets, Ints, Any]
         labels=chosen(objects.labels),
         boxes=chosen(objects.boxes),
         polygons=chosen(objects.polygons),
+        rotated_boxes=chosen(objects.rotated_boxes),
         keypoints=chosen(objects.keypoints),
         fields=fields,
     )
@@ -198,6 +206,9 @@ def _columns(
     columns: dict[str, Any] = {}
     if mapped.boxes is not None:
         columns["boxes"] = mapped.boxes[stays].astype(np.float32)
+    if mapped.rotated_boxes is not None:
+        columns["rotated_boxes"] = mapped.rotated_boxes[stays].astype(np.float32)
+        columns["xywhr"] = as_xywhr(mapped.rotated_boxes[stays])
     if objects.labels is not None:
         columns["labels"] = objects.labels[stays].astype(np.int64)
     if mapped.areas is not None:

@@ -73,7 +73,7 @@ def _draw_shapes(
             corners = [(float(x), float(y)) for x, y in np.asarray(ring) * scale]
             inside.polygon(corners, fill=255)
             lines.line([*corners, corners[0]], fill=255, width=round(1.5 * SMOOTH), joint="curve")
-        if targets.boxes is not None:
+        if targets.boxes is not None and not targets.are_rotated:
             left, top, right, bottom = (np.asarray(targets.boxes[number]) * np.tile(scale, 2)).tolist()
             lines.rectangle((left, top, max(left, right - 1), max(top, bottom - 1)), outline=255, width=_width(rings))
         if targets.keypoints is not None:

@@ -8,7 +8,7 @@ from augpipe.batch import Batch
 from augpipe.mixed_labels import MixedLabels
 from augpipe.preview.contents import Cell, Contents, Row, over_epochs
 from augpipe.preview.draw import draw_sheet
-from augpipe.preview.shown_targets import ShownTargets
+from augpipe.preview.shown_targets import ShownTargets, outlines_of
 from augpipe.sources.protocol import Pixels
 from augpipe.validation.arguments import as_count
 from augpipe.validation.plural import count
@@ -138,7 +138,7 @@ def _targets(batch: Batch, position: int, view: int) -> ShownTargets | None:
     target = targets[position] if isinstance(targets, list) else {"mask": targets[position]}
     known = {
         name: np.asarray(target[name].cpu() if hasattr(target[name], "cpu") else target[name])
-        for name in ("labels", "boxes", "keypoints", "mask")
+        for name in ("labels", "boxes", "rotated_boxes", "keypoints", "mask")
         if name in target
     }
     num = len(target.get("object_ids", ()))
@@ -147,7 +147,8 @@ def _targets(batch: Batch, position: int, view: int) -> ShownTargets | None:
         classes=classes,
         names=[str(number) if number >= 0 else "" for number in classes],
         boxes=known.get("boxes"),
-        polygons=target.get("polygons", [()] * num),
+        polygons=outlines_of(target.get("polygons"), known.get("rotated_boxes"), num),
         keypoints=known.get("keypoints"),
         label_map=known.get("mask"),
+        are_rotated="rotated_boxes" in known,
     )

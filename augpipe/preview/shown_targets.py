@@ -33,6 +33,8 @@ class ShownTargets:
     """(N, K, 3) x, y and COCO's visibility."""
     label_map: LabelMap | None
     """(H, W) or (H, W, C)."""
+    are_rotated: bool = False
+    """Whether the polygons are rotated boxes: those along the axes only say where names stand."""
 
 
 def options_for(source: Source, recipe: Recipe) -> TargetOptions | None:
@@ -64,11 +66,19 @@ def of_original(source: Source, sample_id: int) -> ShownTargets | None:
     return _shown(source, known, 0 if objects is None else int(objects.counts[0]), label_map)
 
 
-_NAMES = ("labels", "boxes", "polygons", "keypoints")
+_NAMES = ("labels", "boxes", "polygons", "rotated_boxes", "keypoints")
+
+
+def outlines_of(polygons: Any, rotated_boxes: Any, num: int) -> Sequence[Sequence[Floats]]:
+    """The rings of each of so many objects: of their outlines or rotated boxes, or none."""
+    if rotated_boxes is not None:
+        return [[corners] for corners in rotated_boxes]
+    return [()] * num if polygons is None else polygons
 
 
 def _shown(source: Source, known: dict[str, Any], num: int, label_map: LabelMap | None) -> ShownTargets:
-    labels, boxes, polygons, keypoints = (known.get(name) for name in _NAMES)
+    labels, boxes, polygons, rotated, keypoints = (known.get(name) for name in _NAMES)
+    polygons = outlines_of(polygons, rotated, num)
     classes = [-1] * num if labels is None else [int(label) for label in labels]
     assert has_targets(source)
     names = source.object_classes
@@ -76,7 +86,8 @@ def _shown(source: Source, known: dict[str, Any], num: int, label_map: LabelMap 
         classes=classes,
         names=[names[number] if 0 <= number < len(names) else "" for number in classes],
         boxes=boxes,
-        polygons=[()] * num if polygons is None else polygons,
+        polygons=polygons,
         keypoints=keypoints,
         label_map=label_map,
+        are_rotated=rotated is not None,
     )

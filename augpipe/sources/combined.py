@@ -281,7 +281,7 @@ def _target_kind(source: Source) -> tuple[Any, ...]:
     if not has_targets(source):
         return False, False, [], [], []
     objects = source.targets_of(np.empty(0, np.int64))
-    names = ("labels", "boxes", "keypoints")
+    names = ("labels", "boxes", "rotated_boxes", "keypoints")
     known = [] if objects is None else [name for name in names if getattr(objects, name) is not None]
     if objects is not None and objects.keypoints is not None:
         known.append(f"{objects.keypoints.shape[1]} points each")

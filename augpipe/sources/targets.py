@@ -52,6 +52,9 @@ class Targets:
     """(N, 4) left, top, right, bottom."""
     polygons: Sequence[Sequence[Floats]] | None = None
     """N lists of rings, (K, 2) corners each; an empty list for an object without outline."""
+    rotated_boxes: Floats | None = None
+    """(N, 4, 2) corners x, y, one after the other around each object, in place of polygons. Corners may lie outside
+    the image."""
     keypoints: Floats | None = None
     """(N, K, 3) x, y and COCO's visibility: 0 not labelled, 1 hidden, 2 visible."""
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -65,7 +68,9 @@ class Targets:
         total = int(counts.sum())
         for name in _RESERVED & self.fields.keys():
             raise ValueError(f"a field is called {name}, as what a batch holds itself. Give it another name.")
-        known = {"labels": self.labels, "boxes": self.boxes, "polygons": self.polygons, "keypoints": self.keypoints}
+        if self.polygons is not None and self.rotated_boxes is not None:
+            raise ValueError("targets have polygons and rotated_boxes. Give one: they say what is shown of an object.")
+        known = {name: getattr(self, name) for name in (*_ARRAYS, "polygons")}
         for name, values in {**known, **self.fields}.items():
             if values is not None and len(values) != total:
                 raise ValueError(
@@ -89,11 +94,13 @@ class Targets:
 _ARRAYS: dict[str, tuple[str, tuple[int | None, ...]]] = {
     "labels": ("iu", (None,)),
     "boxes": ("iuf", (None, 4)),
+    "rotated_boxes": ("iuf", (None, 4, 2)),
     "keypoints": ("iuf", (None, None, 3)),
 }
 """Name -> kinds of numbers, and the shape, None for any length."""
 _RESERVED = frozenset(
-    "boxes labels polygons keypoints masks mask image_id lengths batch_idx cls bboxes from_sample mix_weight".split()
+    "boxes labels polygons rotated_boxes xywhr keypoints masks mask image_id lengths batch_idx cls bboxes from_sample "
+    "mix_weight".split()
 )
 """What a batch's targets hold under these names is not a field of the source."""
 
@@ -161,6 +168,7 @@ def joined(parts: Sequence[tuple[npt.NDArray[np.intp], Targets]], num: int) -> T
         labels=column("labels"),
         boxes=column("boxes"),
         polygons=Outlines(len(order), rings) if has_polygons else None,
+        rotated_boxes=column("rotated_boxes"),
         keypoints=column("keypoints"),
         fields={name: _joined_field(all_objects, name, order) for name in _names_of_fields(every)},
     )
@@ -199,6 +207,21 @@ def targets_of(source: TargetSource, sample_ids: Ints) -> Targets | None:
             "Return one number for each, 0 for an image without objects."
         )
     return objects
+
+
+def cross_themselves(boxes: Floats) -> npt.NDArray[np.bool_]:
+    """(N,) whether sides of (N, 4, 2) corners cross each other, as they do where two corners are swapped."""
+
+    def is_between(a: Floats, b: Floats, c: Floats, d: Floats) -> npt.NDArray[np.bool_]:
+        """Whether c and d lie on different sides of the line through a and b."""
+        sides = [(b - a)[:, 0] * (point - a)[:, 1] - (b - a)[:, 1] * (point - a)[:, 0] for point in (c, d)]
+        apart: npt.NDArray[np.bool_] = sides[0] * sides[1] < 0.0
+        return apart
+
+    a, b, c, d = (boxes[:, n] for n in range(4))
+    crossed: npt.NDArray[np.bool_] = is_between(a, b, c, d) & is_between(c, d, a, b)
+    crossed |= is_between(b, c, d, a) & is_between(d, a, b, c)
+    return crossed
 
 
 def has_targets(source: Source) -> TypeGuard[TargetSource]:

@@ -219,9 +219,9 @@ class AnnotatedSource(FileSource):
 
     def _in_upright_pixels(self, found: Targets, sample_ids: Ints) -> Targets:
         orientations = self._orientations[sample_ids]
-        if not self._known.in_parts and (orientations == 1).all():
+        boxes, polygons, rotated, keypoints = found.boxes, found.polygons, found.rotated_boxes, found.keypoints
+        if not self._known.in_parts and (orientations == 1).all() and rotated is None:
             return found
-        boxes, polygons, keypoints = found.boxes, found.polygons, found.keypoints
         assert boxes is not None
         rings = None if polygons is None else [list(rings) for rings in polygons]
         stop = 0
@@ -231,6 +231,9 @@ class AnnotatedSource(FileSource):
             turn = int(orientations[position])
             scale = np.array(_stored(size, turn)[::-1] if self._known.in_parts else (1.0, 1.0))
             boxes[start:stop] = upright_boxes(boxes[start:stop] * np.tile(scale, 2), turn, size)
+            if rotated is not None:  # some formats tell no sizes by which boxes were cut
+                rotated[start:stop] = upright_points(rotated[start:stop] * scale, turn, size)
+                boxes[start:stop] = np.clip(boxes[start:stop], 0.0, np.tile(size[::-1], 2))
             if keypoints is not None:
                 keypoints[start:stop, :, :2] = upright_points(keypoints[start:stop, :, :2] * scale, turn, size)
             if rings is not None:

@@ -9,9 +9,12 @@ import numpy.typing as npt
 
 from augpipe.datasets.annotations.faults import Faults
 from augpipe.datasets.annotations.object_table import Floats, Floats32, Ints, ObjectTable, ranges
+from augpipe.sources.targets import cross_themselves
 
 BEYOND_PX = 0.5
 """How far a box or a corner may reach outside its image without being counted: files round."""
+LEAST_PART = 1e-6
+"""Of the box around it that a rotated box covers; one that covers less is a line."""
 MAX_COORDINATE = 1e7
 Bools = npt.NDArray[np.bool_]
 
@@ -89,7 +92,9 @@ class ObjectList:
         for values, value in zip(self._fields, fields, strict=True):
             values.append(value)
 
-    def table(self, num_samples: int, limits: Floats, tolerance: float = BEYOND_PX) -> ObjectTable:
+    def table(
+        self, num_samples: int, limits: Floats, tolerance: float = BEYOND_PX, *, rotated: bool = False
+    ) -> ObjectTable:
         """Check all objects, and order them by their images.
 
         Boxes and rings that reach outside their image are cut at its edge. Objects without a size, or that lie outside
@@ -99,6 +104,7 @@ class ObjectList:
             num_samples: N.
             limits: (N, 2) width and height of the images; inf where they are not known.
             tolerance: how far something may reach outside without being counted, in the unit of `limits`.
+            rotated: whether each object has one ring of four corners, which is a rotated box. These are not cut.
 
         Raises:
             ValueError: an object is refused, and the faults are not counted; names it.
@@ -112,10 +118,18 @@ class ObjectList:
             keypoints = np.array(self._keypoints, np.float32).reshape(len(samples), self._num_keypoints, 3)
         kept = self._finite(boxes, points, corners, rings, keypoints)
         boxes[~kept] = 0.0
-        kept &= self._fits(boxes, limits[samples], tolerance, kept)
+        kept &= self._fits(
+            boxes, limits[samples], tolerance, kept, mends="staying there" if rotated else "cut at its edge"
+        )
+        if rotated:
+            kept &= self._are_rotated_boxes(points.reshape(-1, 4, 2), kept)
         order = np.flatnonzero(kept)
         order = order[np.argsort(samples[order], kind="stable")]
-        rings, corners, points = self._cut(order, limits[samples], tolerance, rings, corners, points)
+        rotated_boxes = points.reshape(-1, 4, 2)[order] if rotated else None
+        if rotated:
+            corners = np.zeros(1, np.int64)
+        else:
+            rings, corners, points = self._cut(order, limits[samples], tolerance, rings, corners, points)
         starts = np.concatenate([[0], np.cumsum(np.bincount(samples[order], minlength=num_samples))])
         return ObjectTable(
             starts=starts,
@@ -124,6 +138,7 @@ class ObjectList:
             rings=rings if len(corners) > 1 else None,
             corners=corners,
             points=points,
+            rotated_boxes=rotated_boxes,
             keypoints=None if keypoints is None else keypoints[order],
             fields={
                 name: np.array(values, dtype)[order]
@@ -154,7 +169,17 @@ class ObjectList:
             kept &= self._say(wrong_kind & kept, refuse, reason)
         return kept
 
-    def _fits(self, boxes: Floats, limits: Floats, tolerance: float, kept: Bools) -> Bools:
+    def _are_rotated_boxes(self, corners: Floats32, kept: Bools) -> Bools:
+        """Which objects' (M, 4, 2) corners go around an area."""
+        wide = corners.astype(np.float64)
+        stays = self._say(cross_themselves(wide) & kept, self._faults.refuse, "sides of its rotated box cross")
+        across, along = wide[:, 2] - wide[:, 0], wide[:, 3] - wide[:, 1]
+        areas = np.abs(across[:, 0] * along[:, 1] - across[:, 1] * along[:, 0])
+        is_line: Bools = areas <= LEAST_PART * np.ptp(wide, axis=1).prod(axis=1)
+        stays &= self._say(is_line & stays & kept, self._faults.leave_out, "without a size")
+        return stays
+
+    def _fits(self, boxes: Floats, limits: Floats, tolerance: float, kept: Bools, mends: str) -> Bools:
         """Cut the boxes at their images' edges, in place: which objects have a size there."""
         faults = self._faults
         sizes = boxes[:, 2:] - boxes[:, :2]
@@ -166,7 +191,7 @@ class ObjectList:
         boxes[:, 1::2] = np.clip(boxes[:, 1::2], 0.0, limits[:, 1:])
         is_out = (boxes[:, 2:] <= boxes[:, :2]).any(axis=1) & stays & kept
         stays &= self._say(is_out, faults.leave_out, "outside the image")
-        self._say((beyond > tolerance) & stays & kept, faults.mend, "reaching outside the image, cut at its edge")
+        self._say((beyond > tolerance) & stays & kept, faults.mend, f"reaching outside the image, {mends}")
         return stays
 
     def _cut(

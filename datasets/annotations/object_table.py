@@ -33,6 +33,8 @@ class ObjectTable:
     """(P, 2) corners."""
     keypoints: Floats32 | None
     """(M, K, 3)."""
+    rotated_boxes: Floats32 | None = None
+    """(M, 4, 2) corners, which may lie outside the image; no object has rings then."""
     fields: Mapping[str, npt.NDArray[Any]]
     """Name -> (M,)."""
 
@@ -51,6 +53,7 @@ class ObjectTable:
             labels=self.labels[rows].astype(np.int64),
             boxes=self.boxes[rows],
             polygons=polygons,
+            rotated_boxes=None if self.rotated_boxes is None else self.rotated_boxes[rows].astype(np.float64),
             keypoints=None if self.keypoints is None else self.keypoints[rows].astype(np.float64),
             fields={name: values[rows] for name, values in self.fields.items()},
         )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from augpipe.datasets.annotations.annotated_source import AnnotatedSource, shown
 from augpipe.datasets.annotations.coco import CocoSource
+from augpipe.datasets.annotations.dota import DotaSource, are_of_dota
 from augpipe.datasets.annotations.label_map_source import LabelMapSource
 from augpipe.datasets.annotations.pairs_of_files import walk
 from augpipe.datasets.annotations.panoptic import PanopticSource, is_panoptic_file
@@ -18,8 +19,11 @@ from augpipe.datasets.metadata.names import listed
 from augpipe.sources.protocol import Source
 
 YAML_EXTENSIONS = (".yaml", ".yml")
-_MAPS = (("images", "masks"), ("images", "annotations"), ("images", "labels"), ("images", "mask"), ("image", "mask"))
-"""Folders of images and of label maps that lie side by side."""
+_MAPS = (
+    *(("images", other) for other in ("masks", "annotations", "labels", "labelTxt", "annfiles", "mask")),
+    ("image", "mask"),
+)
+"""Folders of images and of label maps or text files that lie side by side."""
 _COCO_START = re.compile(rb'\s*\{\s*"(info|images|annotations|categories|licenses|type)"\s*:')
 _START_BYTES = 4096
 _NAMES = re.compile(rb"^['\"]?names['\"]?\s*:", re.MULTILINE)
@@ -46,7 +50,7 @@ def open_with_annotations(images: str, annotations: str, options: Options) -> So
     if source is not None:
         return source
     raise ValueError(
-        f"annotations={shown(annotations)!r} holds no annotations: looked for .xml (Pascal VOC), .txt (YOLO) and "
+        f"annotations={shown(annotations)!r} holds no annotations: looked for .xml (Pascal VOC), .txt (YOLO, DOTA) and "
         "images (label maps) in it and in its folders."
     )
 
@@ -175,7 +179,7 @@ def _open_cityscapes(path: str, options: Options) -> Source:
 
 
 def _open_side_by_side(path: str, images: str, maps: str, options: Options) -> Source | None:
-    """A folder of images and one of label maps, YOLO's text files or VOC's, where those have the images' names."""
+    """A folder of images and one of label maps, or of text files, where those have the images' names."""
     image_folder, map_folder = os.path.join(path, images), os.path.join(path, maps)
     if not (os.path.isdir(image_folder) and os.path.isdir(map_folder)):
         return None
@@ -192,13 +196,14 @@ def _open_side_by_side(path: str, images: str, maps: str, options: Options) -> S
 
 
 def _open_pair(images: str, annotations: str, options: Options) -> Source | None:
-    """A folder of images and one of VOC's XML files, of label maps, or of YOLO's text files."""
+    """A folder of images and one of VOC's XML files, of label maps, or of text files of YOLO or DOTA."""
     if _has(annotations, lambda name: name.lower().endswith(".xml")):
         return made(VocSource, images, annotations, options=options)
     if _has(annotations, is_image_name):
         return made(LabelMapSource, images, annotations, options={**options, "on_error": None})
     if _has(annotations, lambda name: name.lower().endswith(".txt")):
-        return made(YoloSource, images, annotations, options=options)
+        kind = DotaSource if are_of_dota(annotations) else YoloSource
+        return made(kind, images, annotations, options=options)
     return None
 
 

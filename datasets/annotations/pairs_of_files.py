@@ -2,10 +2,12 @@
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from augpipe.datasets.annotations.annotated_source import shown
+from augpipe.datasets.annotations.faults import Faults
 from augpipe.datasets.files.image_files import read_file
+from augpipe.validation.plural import count
 
 _MAX_BYTES = 16 << 20
 """Of an XML file, a file of labels or a list."""
@@ -57,6 +59,29 @@ def by_stem(paths: Sequence[str], suffix: str = "") -> dict[str, str]:
         other = found.setdefault(stem[: len(stem) - len(suffix)], path)
         if other != path:
             raise ValueError(f"{shown(other)} and {shown(path)} have the same name except for its end. Move one away.")
+    return found
+
+
+def paired(
+    root: str, files: Mapping[str, str], others: Mapping[str, str], wanted: Sequence[str] | None, faults: Faults
+) -> list[str]:
+    """The names of the images that have an annotation, sorted; those that a list names must be there."""
+    if wanted is not None:
+        for name in wanted:
+            if name not in files or name not in others:
+                what = "image" if name not in files else "annotation"
+                faults.refuse(shown(root), f"the split's list names {name!r}, which has no {what}", "image")
+        return sorted({name for name in wanted if name in files and name in others}, key=os.fsencode)
+    for name in sorted(files.keys() - others.keys()):
+        faults.leave_out(shown(os.path.join(root, files[name])), "without an annotation", "image")
+    for name in sorted(others.keys() - files.keys()):
+        faults.leave_out(shown(os.path.join(root, others[name])), "without an image", "annotation")
+    found = sorted(files.keys() & others.keys(), key=os.fsencode)
+    if not found:
+        raise ValueError(
+            f"{shown(root)} holds {count(len(files), 'image')} and {count(len(others), 'annotation')}, and none have "
+            "the same name. Give both folders: open_source(images, annotations=...)."
+        )
     return found
 
 

@@ -11,11 +11,10 @@ from augpipe.datasets.annotations.annotated_source import AnnotatedSource, Annot
 from augpipe.datasets.annotations.faults import Faults, OnError
 from augpipe.datasets.annotations.label_maps import MapFiles
 from augpipe.datasets.annotations.object_list import ObjectList
-from augpipe.datasets.annotations.pairs_of_files import by_stem, files_below, read_lines, read_small
+from augpipe.datasets.annotations.pairs_of_files import by_stem, files_below, paired, read_lines, read_small
 from augpipe.datasets.files.image_files import is_image_name
 from augpipe.datasets.files.splits import chosen, remedy
 from augpipe.datasets.metadata.names import listed, printable
-from augpipe.validation.plural import count
 
 _FLAGS = ("difficult", "truncated", "occluded")
 _OBJECTS = 1 << 20
@@ -72,14 +71,14 @@ class VocSource(AnnotatedSource):
         listed_names = _listed(root, "Segmentation" if label_maps else "Main", split)
         if label_maps:
             maps = by_stem(files_below(os.path.join(root, "SegmentationClass"), is_image_name))
-            stems = _paired(root, files, maps, listed_names, faults)
+            stems = paired(root, files, maps, listed_names, faults)
             labels = names_of([os.path.join(root, "SegmentationClass", maps[stem]) for stem in stems])
             known = Annotations(
                 where=shown(root), maps=MapFiles(names=labels), classes=tuple(classes or ()), faults=faults
             )
         else:
             xml = by_stem(files_below(folder, lambda name: name.lower().endswith(".xml")))
-            stems = _paired(root, files, xml, listed_names, faults)
+            stems = paired(root, files, xml, listed_names, faults)
             known = _read_all(folder, {stem: xml[stem] for stem in stems}, classes, first_pixel, faults)
         super().__init__(images, names_of([files[stem] for stem in stems]), known)
 
@@ -98,29 +97,6 @@ def _listed(root: str, kind: str, split: str | None) -> list[str] | None:
         return None
     name = splits[0] if split is None else split if split in splits else chosen(folder, splits, split)
     return [line.split()[0] for line in read_lines(os.path.join(folder, f"{name}.txt"))]
-
-
-def _paired(
-    root: str, files: Mapping[str, str], others: Mapping[str, str], wanted: Sequence[str] | None, faults: Faults
-) -> list[str]:
-    """The names of the images that have an annotation, sorted; those that a list names must be there."""
-    if wanted is not None:
-        for name in wanted:
-            if name not in files or name not in others:
-                what = "image" if name not in files else "annotation"
-                faults.refuse(shown(root), f"the split's list names {name!r}, which has no {what}", "image")
-        return sorted({name for name in wanted if name in files and name in others}, key=os.fsencode)
-    for name in sorted(files.keys() - others.keys()):
-        faults.leave_out(shown(os.path.join(root, files[name])), "without an annotation", "image")
-    for name in sorted(others.keys() - files.keys()):
-        faults.leave_out(shown(os.path.join(root, others[name])), "without an image", "annotation")
-    paired = sorted(files.keys() & others.keys(), key=os.fsencode)
-    if not paired:
-        raise ValueError(
-            f"{shown(root)} holds {count(len(files), 'image')} and {count(len(others), 'annotation')}, and none have "
-            "the same name. Give both folders: open_source(images, annotations=...)."
-        )
-    return paired
 
 
 def _read_all(

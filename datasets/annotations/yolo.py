@@ -1,4 +1,4 @@
-"""YOLO's text files: a line an object, in parts of the image; boxes, outlines and key points."""
+"""YOLO's text files: a line an object, in parts of the image; boxes, outlines, rotated boxes and key points."""
 
 import os
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ _LINES = 1 << 20
 class YoloSource(AnnotatedSource):
     """The images of a YOLO data set, sorted by path, with the objects of `labels/.../NAME.txt`.
 
-    A line is `class cx cy w h` (a box), `class x y x y x y ...` (an outline; oriented boxes are outlines of four
-    corners), or with `kpt_shape` in the YAML file `class cx cy w h` and the key points. An image without a file of
-    labels has no objects. Coordinates are parts of the upright image, as Ultralytics reads them. The images' sizes are
-    read from their headers, once each.
+    A line is `class cx cy w h` (a box), `class x y x y x y ...` (an outline), or with `kpt_shape` in the YAML file
+    `class cx cy w h` and the key points. Oriented boxes (OBB), `class x1 y1 x2 y2 x3 y3 x4 y4`, look like outlines of
+    four corners: `rotated` tells them apart. An image without a file of labels has no objects. Coordinates are parts of
+    the upright image, as Ultralytics reads them. The images' sizes are read from their headers, once each.
 
     Args:
         path: the YAML file (data.yaml), which needs PyYAML; or a folder of images, whose path has a part `images` that
@@ -37,6 +37,7 @@ class YoloSource(AnnotatedSource):
         split: "train", "val" or "test" of the YAML file; needed where it has several.
         classes: names of the YAML file's: only their objects, numbered in this order. Without a YAML file, the names
             by number.
+        rotated: whether all lines are rotated boxes; None: if the YAML file says `task: obb`.
         on_error: "skip" leaves out objects that cannot be used, and counts them.
 
     Raises:
@@ -52,6 +53,7 @@ class YoloSource(AnnotatedSource):
         *,
         split: str | None = None,
         classes: Sequence[str] | None = None,
+        rotated: bool | None = None,
         on_error: OnError = "raise",
     ) -> None:
         text = os.fspath(path)
@@ -68,11 +70,12 @@ class YoloSource(AnnotatedSource):
         files = [_labels_of(image, text, labels) for image in images]
         faults = Faults(on_error)
         label_of = _labels(settings, classes)
-        reader = _Lines(files, settings, label_of, faults)
+        rotated = settings.rotated if rotated is None else rotated
+        reader = _Lines(files, settings, label_of, faults, rotated=rotated)
         names = tuple(classes) if classes is not None else settings.names or reader.numbers()
         known = Annotations(
             where=shown(text),
-            objects=reader.objects.table(len(images), np.ones((len(images), 2)), _TOLERANCE),
+            objects=reader.objects.table(len(images), np.ones((len(images), 2)), _TOLERANCE, rotated=rotated),
             classes=names,
             keypoint_swaps=settings.swaps,
             in_parts=True,
@@ -115,8 +118,11 @@ def _labels_of(image: str, folder: str, labels: str | os.PathLike[str] | None) -
 class _Lines:
     """Reads all files of labels into `objects`."""
 
-    def __init__(self, files: Sequence[str], settings: YoloSettings, labels: Sequence[int], faults: Faults) -> None:
+    def __init__(
+        self, files: Sequence[str], settings: YoloSettings, labels: Sequence[int], faults: Faults, *, rotated: bool
+    ) -> None:
         self._files, self._faults = files, faults
+        self._rotated = rotated
         self._labels = labels
         self._keypoints, self._dimensions = settings.keypoint_shape
         self._largest = -1
@@ -146,6 +152,11 @@ class _Lines:
         number_of_class, values = self._numbers(line)
         label = self._labels[number_of_class] if self._labels else number_of_class
         if label < 0:
+            return
+        if self._rotated:
+            if len(values) != 8:
+                raise ValueError(f"it holds {1 + len(values)} numbers, and a rotated box has 9: its class, 4 corners")
+            self.objects.add(sample, number, label, None, [values])
             return
         size = self._keypoints * self._dimensions
         if self._keypoints and len(values) == 4 + size:

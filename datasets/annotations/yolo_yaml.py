@@ -30,6 +30,8 @@ class YoloSettings:
     keypoint_shape: tuple[int, int] = (0, 0)
     """Points of an object, and numbers of each: 2 or 3."""
     swaps: tuple[tuple[int, int], ...] = ()
+    rotated: bool = False
+    """Whether the task is `obb`: lines are rotated boxes."""
 
     def images(self, split: str | None) -> list[str]:
         """Paths of a split's images.
@@ -81,7 +83,14 @@ def read_settings(path: str) -> YoloSettings:
         raise ValueError(f"{shown(path)} has no names, as the YAML file of a YOLO data set has.")
     names = _names(path, content["names"])
     shape, swaps = _keypoints(path, content)
-    return YoloSettings(path=path, names=names, splits=_places(path, content), keypoint_shape=shape, swaps=swaps)
+    return YoloSettings(
+        path=path,
+        names=names,
+        splits=_places(path, content),
+        keypoint_shape=shape,
+        swaps=swaps,
+        rotated=content.get("task") == "obb",
+    )
 
 
 def settings_above(folder: str) -> YoloSettings:

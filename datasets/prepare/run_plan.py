@@ -122,7 +122,8 @@ def _objects_text(source: TargetSource, sample_id: int) -> str:
     fields = {
         name: values.tolist() if isinstance(values, np.ndarray) else values for name, values in found.fields.items()
     }
-    return repr([found.counts.tolist(), *arrays, rings, fields])
+    rotated = [] if found.rotated_boxes is None else [found.rotated_boxes.tolist()]
+    return repr([found.counts.tolist(), *arrays, rings, fields, *rotated])
 
 
 def differences(

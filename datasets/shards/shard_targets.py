@@ -7,7 +7,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +25,13 @@ HEAD = struct.Struct("<8sIQ")
 """Magic, version, and bytes of the table, which follows; behind it come the label maps, one after the other."""
 _FIELD, _TEXT = "field ", "text "
 """Prefixes of field names: of a field of numbers, and of a field of other values that JSON has."""
+_KINDS = (
+    ("labels", np.int64),
+    ("boxes", np.float64),
+    ("rotated_boxes", np.float32),
+    ("keypoints", np.float32),
+)
+"""What is kept of objects in an array with a row each, by its name, and its dtype."""
 DAMAGED = "augpipe verify lists all that is damaged."
 
 
@@ -72,7 +79,7 @@ def pack_targets(objects: Targets | None, origins: Sequence[Origin], maps: Seque
 
 def _object_arrays(objects: Targets) -> dict[str, Any]:
     arrays: dict[str, Any] = {"counts": objects.counts}
-    for name, kind in (("labels", np.int64), ("boxes", np.float64), ("keypoints", np.float32)):
+    for name, kind in _KINDS:
         values = getattr(objects, name)
         if values is not None:
             arrays[name] = np.asarray(values, kind)
@@ -138,7 +145,8 @@ class ShardTargets:
         """Refuse arrays that do not fit together, before a number in them is trusted."""
         total = int(self._starts[-1])
         fields = {key: values for key, values in self._arrays.items() if key.startswith(_FIELD)}
-        known = [self._arrays[key] for key in ("labels", "boxes", "keypoints", "ring_ends") if key in self._arrays]
+        names = (*(name for name, _ in _KINDS), "ring_ends")
+        known = [self._arrays[key] for key in names if key in self._arrays]
         if any(len(values) != total for values in [*known, *fields.values(), *self._texts.values()]):
             raise ValueError("its arrays are of different numbers of objects")
         for ends, held in (("ring_ends", "corner_ends"), ("corner_ends", "corners")):
@@ -175,6 +183,7 @@ class ShardTargets:
             polygons=Outlines(len(rows), lambda: [self._rings_of(row) for row in rows.tolist()])
             if "ring_ends" in arrays
             else None,
+            rotated_boxes=arrays["rotated_boxes"][rows].astype(np.float64) if "rotated_boxes" in arrays else None,
             keypoints=arrays["keypoints"][rows].astype(np.float64) if "keypoints" in arrays else None,
             fields=fields | {name: [values[row] for row in rows.tolist()] for name, values in self._texts.items()},
         )
@@ -217,15 +226,16 @@ def scaled(objects: Targets, before: Ints, after: Ints) -> Targets:
     boxes, keypoints, polygons, fields = objects.boxes, objects.keypoints, objects.polygons, dict(objects.fields)
     if boxes is not None:
         boxes = boxes * np.tile(factors, 2)
+    rotated = objects.rotated_boxes
+    if rotated is not None:
+        rotated = rotated * factors[:, None]
     if keypoints is not None:
         keypoints = keypoints * np.concatenate([factors, np.ones((len(factors), 1))], axis=1)[:, None]
     if polygons is not None:
         polygons = [[ring * factor for ring in rings] for rings, factor in zip(polygons, factors, strict=True)]
     if isinstance(fields.get("area"), np.ndarray):
         fields["area"] = fields["area"] * factors.prod(axis=1)
-    return Targets(
-        counts=objects.counts, labels=objects.labels, boxes=boxes, polygons=polygons, keypoints=keypoints, fields=fields
-    )
+    return replace(objects, boxes=boxes, polygons=polygons, rotated_boxes=rotated, keypoints=keypoints, fields=fields)
 
 
 def resized_map(labels: LabelMap, height: int, width: int) -> LabelMap:

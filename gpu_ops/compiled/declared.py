@@ -23,6 +23,7 @@ MODULES = {
         "gpu_ops.image.field_inverse",
         "gpu_ops.image.frame_look",
         "gpu_ops.image.rings",
+        "gpu_ops.image.least_rectangles",
         "gpu_ops.image.nearest",
     ),
     "decoder": ("gpu_ops.jpeg.workspace", "gpu_ops.jpeg.walk"),

@@ -12,6 +12,7 @@ from augpipe.planning.targets.options import TargetOptions, reasons_to_drop
 from augpipe.planning.targets.points import map_points
 from augpipe.planning.targets.polygons import map_rings, shares_of
 from augpipe.planning.targets.rings import Rings
+from augpipe.planning.targets.rotated_boxes import map_rotated
 
 Float = npt.NDArray[np.float64]
 Int = npt.NDArray[np.int64]
@@ -29,6 +30,9 @@ class Objects:
     boxes: Float | None = None
     """(N, 4) left, top, right, bottom."""
     polygons: Polygons | None = None
+    """Not with rotated boxes, which are their objects' outlines."""
+    rotated_boxes: Float | None = None
+    """(N, 4, 2) corners, one after the other around each."""
     keypoints: Float | None = None
     """(N, K, 3): x, y and COCO's visibility, 0 for a point that is not labelled."""
 
@@ -43,6 +47,8 @@ class MappedObjects:
     areas: Float | None
     """(N,) in square pixels: that of what is shown of the polygon, or of the box where there is none."""
     polygons: list[list[Float]] | None
+    rotated_boxes: Float | None
+    """(N, 4, 2) corners of rectangles, clockwise as seen; zeros where nothing is shown."""
     keypoints: Float | None
     reasons: list[str | None]
     """Why each is dropped; None for those that stay."""
@@ -71,8 +77,10 @@ def map_objects(
         by_masks: (N, 4) bounds of the objects' mapped masks, and (N,) shares that are shown of them: the boxes of
             those without polygons, unless boxes are made of corners.
     """
-    boxes = shares = areas = polygons = None
+    boxes = shares = areas = polygons = rotated = None
     known, kept = objects, np.ones(len(objects.item))
+    if objects.rotated_boxes is not None:
+        known = replace(objects, polygons=[[corners] for corners in objects.rotated_boxes], rotated_boxes=None)
     for earlier in inverse.before:  # a box becomes the box around what the pass shows of it
         passed = map_objects(earlier, replace(known, keypoints=None), options, drops_empty=False)
         known = replace(known, boxes=known.boxes if known.boxes is None else passed.boxes, polygons=passed.polygons)
@@ -98,6 +106,9 @@ def map_objects(
             shares = np.where(has_rings, shown, shares)
     if boxes is not None:
         areas = box_areas(boxes) if areas is None else np.where(has_rings, areas, box_areas(boxes))
+    if objects.rotated_boxes is not None and polygons is not None:
+        rotated = map_rotated(inverse, objects.rotated_boxes, objects.item, polygons, options.rotated_boxes)
+        polygons = None
     keypoints = None
     if objects.keypoints is not None:
         visibility = objects.keypoints[:, :, 2].astype(np.int64)
@@ -109,7 +120,13 @@ def map_objects(
     if boxes is not None and shares is not None:
         reasons = reasons_to_drop(boxes, shares, options, drops_empty=drops_empty)
     return MappedObjects(
-        boxes=boxes, shares=shares, areas=areas, polygons=polygons, keypoints=keypoints, reasons=reasons
+        boxes=boxes,
+        shares=shares,
+        areas=areas,
+        polygons=polygons,
+        rotated_boxes=rotated,
+        keypoints=keypoints,
+        reasons=reasons,
     )
 
 

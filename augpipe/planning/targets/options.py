@@ -21,6 +21,9 @@ class TargetOptions(Checked):
     boxes: Literal["tight", "corners"] = "tight"
     """tight: around what is shown of the object. corners: around its box's four mapped corners, cut at the frame after
     that, as torchvision and albumentations do."""
+    rotated_boxes: Literal["tight", "whole"] = "tight"
+    """tight: the rectangle of least area around what is shown of the object, as Ultralytics trains with. whole: around
+    all of it, so that corners may lie outside the frame, as torchvision and MMRotate keep them."""
     min_area: Annotated[float, Field(ge=0.0)] = 0.0
     """Objects whose box in the output has a smaller area are dropped, in square pixels."""
     min_visibility: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0

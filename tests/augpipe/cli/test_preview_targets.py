@@ -14,6 +14,7 @@ from augpipe.preview.show import of_batch
 from augpipe.preview.shown_targets import ShownTargets
 from tests.augpipe.loader.loader_sources import MemorySource, arrays
 from tests.augpipe.loader.target_sources import CLASSES, CROPPED, label_map_source, object_source
+from tests.augpipe.loader.test_rotated_boxes import Rotated
 
 GREY = np.array([128.0] * 3)
 
@@ -42,6 +43,15 @@ def test_a_box_is_a_line_of_its_class_s_colour_along_its_edges() -> None:
     rows, columns = np.nonzero(is_touched)
     assert (rows.min(), rows.max(), columns.min(), columns.max()) == (40, 99, 20, 79)
     assert not is_touched[42:98, 22:78].any()
+
+
+def test_of_rotated_boxes_those_along_the_axes_are_not_drawn() -> None:
+    tilted = np.array([[30.0, 10.0], [50.0, 30.0], [40.0, 40.0], [20.0, 20.0]])
+    known = {"classes": [1], "boxes": np.array([[20.0, 10.0, 50.0, 40.0]]), "polygons": [[tilted]]}
+    pixels = drawn(shown(**known, are_rotated=True))
+    assert pixels[50, 70] == over(colour_of(1), FILL) and pixels[40, 80] == over(colour_of(1), LINE)
+    corner = np.s_[20:26, 40:46]
+    assert (pixels[corner] == 128).all() and (drawn(shown(**known))[corner] != 128).any()
 
 
 def test_outlines_are_filled_and_points_are_dots() -> None:
@@ -119,6 +129,18 @@ def test_batches_with_outlines_are_shown() -> None:
     np.testing.assert_array_equal(cell.targets.boxes, batch.targets[1]["boxes"])
     assert cell.targets.polygons == batch.targets[1]["polygons"] and any(cell.targets.polygons)
     assert batch.show(rows=2, cols=4).size[0] > 100
+
+
+def test_rotated_boxes_are_shown_of_originals_sheets_and_batches() -> None:
+    source, recipe = Rotated(2), Recipe(ops=[ops.CenterCrop(size=50)])
+    row = over_epochs(source, recipe, rows=1, cols=1).rows[0]
+    batch = next(iter(Loader(source, recipe, batch_size=2, shuffle=False, framework="numpy", dtype="uint8")))
+    (of_one,) = of_batch(batch, 1, 1).rows[0].cells
+    for targets, num in ((row.targets, 2), (row.cells[0].targets, 1), (of_one.targets, 1)):
+        assert targets is not None and targets.are_rotated
+        assert [np.shape(rings) for rings in targets.polygons] == [(1, 4, 2)] * num
+    assert of_one.targets is not None
+    np.testing.assert_array_equal(of_one.targets.polygons[0][0], batch.targets[0]["rotated_boxes"][0])
 
 
 def test_captions_tell_how_often_a_crop_was_drawn_for_its_objects() -> None:

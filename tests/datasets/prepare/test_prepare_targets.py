@@ -52,7 +52,7 @@ def coco(folder: Path) -> CocoSource:
 
 
 def assert_same(found: Targets, expected: Targets) -> None:
-    for name in ("counts", "labels", "boxes", "keypoints"):
+    for name in ("counts", "labels", "boxes", "rotated_boxes", "keypoints"):
         one, other = getattr(found, name), getattr(expected, name)
         assert (one is None) == (other is None)
         if one is not None:
@@ -64,6 +64,24 @@ def assert_same(found: Targets, expected: Targets) -> None:
     assert list(found.fields) == list(expected.fields)
     for name, values in found.fields.items():
         assert list(values) == list(expected.fields[name]), name
+
+
+def test_rotated_boxes_are_in_the_shards_and_scaled_with_the_images(tmp_path: Path) -> None:
+    put_images(tmp_path / "dota/images")
+    (tmp_path / "dota/labelTxt").mkdir()
+    for name in "abc":
+        (tmp_path / f"dota/labelTxt/{name}.txt").write_text(
+            "gsd:1\n4 2 20 10 18 14 2 6 ship 1\n-2 2 9 2 9 9 -2 9 plane 0\n"
+        )
+    source = open_source(tmp_path / "dota")
+    expected = everything(source)
+    make(source, tmp_path / "out", SCALES)
+    assert_same(everything(ShardSource(tmp_path / "out", "full")), expected)
+    small = ShardSource(tmp_path / "out", 16)
+    found = small.targets_of(np.array([0]))
+    assert found is not None and found.rotated_boxes is not None and expected.rotated_boxes is not None
+    height, width = small.size(0)
+    np.testing.assert_allclose(found.rotated_boxes, expected.rotated_boxes[:2] * (width / 64, height / 48), atol=1e-5)
 
 
 def test_all_that_a_coco_file_says_is_in_the_shards(tmp_path: Path) -> None:
