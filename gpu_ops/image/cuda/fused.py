@@ -12,7 +12,7 @@ from numba import cuda
 
 from augpipe.gpu_ops.cuda.functions import function, shared
 from augpipe.gpu_ops.cuda.memory import kept, load_f32, load_i32, load_i64, reciprocal, saturated
-from augpipe.gpu_ops.image import fused, lens, sampling
+from augpipe.gpu_ops.image import lens, sampling, scratch_rows
 from augpipe.gpu_ops.image.cuda.antialias import averaged
 from augpipe.gpu_ops.image.cuda.bilinear import RAISED_BITS, bilinear_pair
 from augpipe.gpu_ops.image.cuda.field import displaced_pair
@@ -66,7 +66,7 @@ from augpipe.gpu_ops.image.cuda.records import (
 )
 from augpipe.gpu_ops.image.cuda.writing import ITEM_BYTES, write, write_pair
 
-centred, linear, divisor = shared(fused.centred), shared(sampling.linear), shared(sampling.divisor)
+centred, linear, divisor = shared(scratch_rows.centred), shared(sampling.linear), shared(sampling.divisor)
 radial_gain, distort = shared(lens.radial_gain), shared(lens.distort)
 
 ZERO = np.float32(0.0)

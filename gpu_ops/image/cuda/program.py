@@ -25,7 +25,7 @@ from augpipe.gpu_ops.cuda.memory import (
     store_f32,
     store_u8,
 )
-from augpipe.gpu_ops.image import clahe, fused, noise, tone, whole_image
+from augpipe.gpu_ops.image import clahe, noise, scratch_rows, tone, whole_image
 from augpipe.gpu_ops.image.cuda.cells import coarsen, shuffle
 from augpipe.gpu_ops.image.cuda.clahe import count, make_tables, relight, take_lightness
 from augpipe.gpu_ops.image.cuda.compression import (
@@ -79,7 +79,7 @@ from augpipe.gpu_ops.image.program_rows import (
 )
 from augpipe.gpu_ops.random import philox
 
-centred = shared(fused.centred)
+centred = shared(scratch_rows.centred)
 combined, gray, nearest_level = shared(tone.combined), shared(tone.gray), shared(tone.nearest_level)
 kept_within, away_from, smoothed = shared(tone.kept_within), shared(tone.away_from), shared(whole_image.smoothed)
 noisy, above_zero, turn_of = shared(tone.noisy), shared(noise.above_zero), shared(noise.turn_of)
