@@ -14,6 +14,8 @@ import torch
 from PIL import Image, ImageOps
 
 from augpipe import Augment, Plan, Recipe, plan, recipes
+from augpipe.augment_call.host_images import HostTransform
+from augpipe.augment_call.inputs import Images
 from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.ops import CenterCrop, Normalize
 from tests.augpipe.decoding.image_files import other_kinds, scene
@@ -245,11 +247,12 @@ def test_one_transform_may_be_called_from_several_threads() -> None:
 def test_threads_never_get_the_same_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
-    def record(recipe: Recipe, ids: Array, **options: Any) -> Plan:
-        seen.extend(ids.tolist())
-        return plan(recipe, ids, **options)
+    def record(self: HostTransform, images: Images, made: Plan, *how: Any) -> list[Any]:
+        seen.extend(made.sample_ids.tolist())
+        return render(self, images, made, *how)
 
-    monkeypatch.setattr("augpipe.augment.draw_plan", record)
+    render = HostTransform.render
+    monkeypatch.setattr(HostTransform, "render", record)
     transform = Augment(recipes.none(), num_threads=1)
     dot = np.zeros((1, 1, 3), np.uint8)
     interval = sys.getswitchinterval()

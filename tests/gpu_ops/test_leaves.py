@@ -14,11 +14,11 @@ from augpipe.gpu_ops.image import (
     compression,
     dct,
     field,
-    fused,
     lab,
     lens,
     neighbours,
     sampling,
+    scratch_rows,
     tone,
 )
 from augpipe.gpu_ops.image.rows import REFLECT, REFLECT_101, WRAP
@@ -40,7 +40,7 @@ from augpipe.gpu_ops.random import philox
 F = np.float32
 LEAVES = {
     f"{module.__name__.rpartition('.')[2]}.{name}": leaf
-    for module in (cells, clahe, compression, dct, field, fused, lab, lens, neighbours, philox, sampling, tone)
+    for module in (cells, clahe, compression, dct, field, lab, lens, neighbours, philox, sampling, scratch_rows, tone)
     for name, leaf in vars(module).items()
     if hasattr(leaf, "py_func") and leaf.py_func.__module__ == module.__name__ and not leaf.targetoptions.get("nogil")
     if not name.startswith("_")
@@ -101,7 +101,7 @@ ARGUMENTS = {
     "lab.relit": numbers(*ROOTS, (0, 255)),
     "neighbours.mirrored": [(index, length) for index in range(-9, 20) for length in (1, 2, 3, 9)],
     "neighbours.repeated": [(index, length) for index in range(-9, 20) for length in (1, 2, 3, 9)],
-    "fused.centred": [(np.int32(i), np.int64(n)) for n in (1, 2, 223, 224) for i in (0, 1, n - 1)],
+    "scratch_rows.centred": [(np.int32(i), np.int64(n)) for n in (1, 2, 223, 224) for i in (0, 1, n - 1)],
     "lens.radial_gain": numbers((0, 1), (-0.3, 0.3), (-0.1, 0.1), (-0.1, 0.1)),
     "lens.distort": numbers((-1, 1), (-1, 1), (0, 1), (0.7, 1.3), (-0.1, 0.1), (-0.1, 0.1)),
     "philox.philox_round": [tuple(RNG.integers(0, 2**32, 6, np.uint64)) for _ in range(100)],
@@ -206,8 +206,8 @@ def test_leaves_stay_in_single_precision(name: str) -> None:
 
 
 def test_a_pixel_s_centre_counts_from_the_middle() -> None:
-    assert [fused.centred(np.int32(i), 4) for i in range(4)] == [-1.5, -0.5, 0.5, 1.5]
-    assert [fused.centred(np.int32(i), 3) for i in range(3)] == [-1.0, 0.0, 1.0]
+    assert [scratch_rows.centred(np.int32(i), 4) for i in range(4)] == [-1.5, -0.5, 0.5, 1.5]
+    assert [scratch_rows.centred(np.int32(i), 3) for i in range(3)] == [-1.0, 0.0, 1.0]
 
 
 def test_floor() -> None:

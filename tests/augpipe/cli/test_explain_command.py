@@ -6,15 +6,17 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from augpipe import Recipe, ops
 from augpipe.cli.app import app
 
 QUICK = ["--size", "32", "--batch-size", "2", "--seconds", "0.5"]
 
 
-def test_it_names_a_stage_and_advises(photos_dir: Path) -> None:
-    # of smaller images the program is less than the half per cent from which on a stage has a row
-    large = ["--size", "192", "--batch-size", "2", "--seconds", "0.5"]
-    ended = CliRunner().invoke(app, ["explain", str(photos_dir), "--recipe", "three_augment", *large])
+def test_it_names_a_stage_and_advises(photos_dir: Path, tmp_path: Path) -> None:
+    blurred = tmp_path / "blurred.toml"
+    Recipe(ops=[ops.CenterCrop(size=64, scale=64), ops.GaussianBlur(sigma_px=(8, 8), p=1)]).dump(blurred)
+    quick = ["--batch-size", "2", "--seconds", "0.5"]
+    ended = CliRunner().invoke(app, ["explain", str(photos_dir), "--recipe", str(blurred), *quick])
     assert ended.exit_code == 0, ended.output
     lines = ended.stdout.splitlines()
     assert "images/s if it took no time" in lines[0]
