@@ -11,7 +11,8 @@ from hypothesis import assume, given, settings
 from augpipe import Augment, Recipe, TargetOptions, ops
 from augpipe.planning.targets.objects import Objects, map_objects
 from augpipe.planning.targets.rotated_boxes import as_xywhr
-from tests.parity.dense import dense
+from tests.parity.dense import dense, inside
+from tests.property.test_bent_targets import FOLDED, SMOOTH
 from tests.property.test_targets import FEW, SEEDS, drawn_for, large_recipes, place_of
 
 Float = npt.NDArray[np.float64]
@@ -45,6 +46,32 @@ def test_the_rectangle_holds_what_is_shown_and_is_the_least(recipe: Recipe, seed
     _, (least_width, least_height), _ = cv2.minAreaRect(seen.astype(np.float32))
     assert width * height <= (least_width + 1.0) * (least_height + 1.0)
     assert found.boxes[0] == pytest.approx([*seen.min(axis=0), *seen.max(axis=0)], abs=1.0)
+
+
+@pytest.mark.parametrize("name", [*SMOOTH, *FOLDED])
+def test_bends_are_followed_as_masks_follow_them(name: str) -> None:
+    """Also where they fold the image, and in several passes: no pixel that shows the object lies further outside than
+    masks round, and the rectangle is as small as one around these pixels."""
+    recipe = Recipe(ops=SMOOTH[name] if name in SMOOTH else FOLDED[name])
+    augment, (y, x) = Augment(recipe, 3), np.mgrid[: IMAGE.shape[0], : IMAGE.shape[1]] + 0.5
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        box = box_at(rng, *rng.uniform((40, 30), (120, 70)))
+        known: dict[str, Any] = {"masks": [inside(box, x, y)], "rotated_boxes": [box], "sample_ids": [seed]}
+        for rule in ("tight", "whole"):
+            found = augment(image=IMAGE, targets=TargetOptions(rotated_boxes=rule), **known)
+            rows, columns = np.nonzero(found["masks"][0])
+            seen, corners = np.stack([columns, rows], axis=1) + 0.5, found["rotated_boxes"][0].astype(np.float64)
+            assert _outside(corners, seen) <= 1.1
+            _, least, _ = cv2.minAreaRect(seen.astype(np.float32))
+            assert rule == "whole" or np.prod(_sides(corners)[1:3]) <= np.prod(np.add(least, 2.0))
+
+
+def test_what_boxes_of_corners_reach_and_the_object_does_not_is_dropped() -> None:
+    crop, box = Recipe(ops=[ops.CenterCrop(size=20)]), [[50, 50], [80, 20], [82, 22], [52, 52]]
+    given: Any = {"rotated_boxes": [box], "bboxes": [[50, 20, 82, 52]], "bbox_format": "pascal_voc"}
+    found = Augment(crop)(image=IMAGE, targets=TargetOptions(boxes="corners"), **given)
+    assert found["dropped"] == [(0, "nothing of it is shown")] and len(found["rotated_boxes"]) == 0
 
 
 def _sides(corners: Float) -> tuple[Float, float, float, Float]:

@@ -20,6 +20,7 @@ from augpipe.datasets.open import open_source
 from augpipe.ops.op import KINDS
 from augpipe.preview.live import Answers, pictures
 from augpipe.sources.protocol import Source
+from tests.augpipe.loader.test_rotated_boxes import Rotated
 
 SMALL = Recipe(
     name="small",
@@ -279,6 +280,13 @@ def test_objects_are_the_loaders(tmp_path: Path) -> None:
     assert all(not picture["after"]["objects"] for picture in answers.pictures(asked(recipe))["pictures"])
     cut = recipe.model_copy(update={"ops": (*recipe.ops, ops.GridShuffle())})
     assert answers.pictures(asked(cut, targets=True))["targets_do_not_follow"] == ["grid_shuffle"]
+
+
+def test_of_rotated_boxes_those_along_the_axes_are_not_drawn() -> None:
+    asked_for = asked(Recipe(ops=(ops.CenterCrop(size=50),)), targets=True)
+    (picture, *_) = answers_of(Rotated(2), Recipe()).pictures(asked_for)["pictures"]
+    (found,) = picture["after"]["objects"]
+    assert found["is_rotated"] and np.shape(found["rings"]) == (1, 4, 2)
 
 
 def test_of_questions_that_wait_the_newest_is_answered(folder: Path) -> None:

@@ -61,6 +61,7 @@ def test_places_are_those_of_the_upright_image(tmp_path: Path) -> None:
         ("1 2 3 4 5 6 7 ship 0", "is not x1 y1"),
         ("1 2 x 4 5 6 7 8 ship 0", "is not x1 y1"),
         ("nan 2 9 2 9 8 1 8 ship 0", "its box is not finite"),
+        ("inf 2 9 2 9 8 1 inf ship 0", "its box is not finite"),
         ("1 2 9 2 1 8 9 8 ship 0", "sides of its rotated box cross"),
     ],
 )
