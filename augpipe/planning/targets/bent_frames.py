@@ -69,6 +69,36 @@ class BentFrame:
         )
         return moved, is_found, is_single
 
+    @property
+    def folds(self) -> bool:
+        """Whether the frame may show a place more than once."""
+        return bool(self._corners[2].any())
+
+    def outermost(self, ring: Float, seen: Float, bounds: Float) -> Float:
+        """(K, 2) points around the centres of the output's pixels that show the inside of a source ring.
+
+        Args:
+            ring: (C, 2) its corners.
+            seen: (4,) left, top, right and bottom of what may be shown of the image, in source pixels.
+            bounds: (4,) of what is shown of the ring, in output pixels.
+        """
+        sources, _ = self._centres
+        left, top = np.maximum(np.floor(bounds[:2]), 0).astype(np.int64)
+        right, bottom = np.ceil(bounds[2:]).astype(np.int64)
+        x, y = np.moveaxis(sources[top:bottom, left:right] + self._origin, 2, 0)
+        is_inside = np.zeros(x.shape, np.bool_)
+        for (from_x, from_y), (to_x, to_y) in zip(ring, np.roll(ring, -1, axis=0), strict=True):
+            if from_y != to_y:
+                is_between = (from_y <= y) != (to_y <= y)
+                is_inside ^= is_between & (x < from_x + (y - from_y) / (to_y - from_y) * (to_x - from_x))
+        is_inside &= (x >= seen[0]) & (y >= seen[1]) & (x <= seen[2]) & (y <= seen[3])
+        lines = np.flatnonzero(is_inside.any(axis=1))
+        first = left + 0.5 - frame_look.REACH_PX + is_inside[lines].argmax(axis=1)
+        last = right - 0.5 + frame_look.REACH_PX - is_inside[lines, ::-1].argmax(axis=1)
+        at = top + 0.5 + lines
+        above, below = at - frame_look.REACH_PX, at + frame_look.REACH_PX
+        return np.concatenate([np.stack([end, line], axis=1) for end in (first, last) for line in (above, below)])
+
     def fit(self, rings: Rings, which: Int, limits: Float, bounds: Float) -> None:
         """Fit the (R, 4) bounds of some of R source rings to the pixels in (R, 4) parts of an output that show them."""
         sources, tiles = self._centres

@@ -5,6 +5,7 @@ Its inverse goes back stage by stage; only lenses, grids and elastic fields need
 pixels from the upper left corner of the upright image, or of the output, with pixel centres at +0.5.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -164,6 +165,21 @@ class InverseMap:
         folds: Bool = self._lenses[:, 5] < self._divisors[1].max(axis=1) * (1.0 - 1e-9)
         return folds
 
+    def hides_outlines(self, row: int) -> bool:
+        """Whether the lens folds the image over, so that a look alone knows of what lies behind the fold."""
+        return bool(self._has_lens[row] and self._folds_within[row])
+
+    def outermost_shown(self, rings: Sequence[Float], row: int, bounds: Float) -> Float:
+        """(K, 2) points around the output pixels within (4,) `bounds` that show the inside of source rings; none where
+        the frame shows no place twice, as outlines tell all there."""
+        found = np.empty((0, 2))
+        if self.is_looked_at[row] and bounds.any() and self._frame(row).folds:
+            frame, seen = self._frame(row), self.seen[row]
+            found = np.concatenate([found, *(frame.outermost(ring, seen, bounds) for ring in rings)])
+        if self._holes is not None:
+            found = found[~self._is_within(self._holes[[row]], found, 0.0)]
+        return found
+
     def to_lens(self, points: Float, item: Int, *, is_outline: bool = False) -> tuple[Float, Bool, Bool]:
         """(N, 2) points of the frame in lens coordinates, of source points, whether the lens shows them, and whether
         that is not at a fold of a grid or an elastic field; of outlines that is not asked for, which takes less."""
@@ -267,7 +283,7 @@ class InverseMap:
         """(R, 4) bounds of R source rings within (R, 4) parts of the output, fitted to the pixels that show them."""
         for row in np.unique(rings.item[self.is_looked_at[rings.item]]):
             own = np.flatnonzero(rings.item == row)
-            if self._has_lens[row] and self._folds_within[row]:  # the look alone knows of what lies behind the fold
+            if self.hides_outlines(row):
                 bounds[own] = 0.0
             self._frame(row).fit(rings, own, limits, bounds)
         return bounds

@@ -12,7 +12,7 @@ from augpipe.planning.targets.options import TargetOptions, reasons_to_drop
 from augpipe.planning.targets.points import map_points
 from augpipe.planning.targets.polygons import map_rings, shares_of
 from augpipe.planning.targets.rings import Rings
-from augpipe.planning.targets.rotated_boxes import map_rotated
+from augpipe.planning.targets.rotated_boxes import map_rotated, points_shown
 
 Float = npt.NDArray[np.float64]
 Int = npt.NDArray[np.int64]
@@ -104,11 +104,13 @@ def map_objects(
         elif options.boxes == "tight":
             boxes = np.where(has_rings[:, None], bounds, boxes)
             shares = np.where(has_rings, shown, shares)
+        if objects.rotated_boxes is not None:
+            around = points_shown(inverse, objects.item, known.polygons, polygons, bounds)
+            rotated = map_rotated(inverse, objects.rotated_boxes, objects.item, around, options.rotated_boxes)
+            polygons, is_hidden = None, (rotated == 0.0).all(axis=(1, 2))
+            boxes, shares = np.where(is_hidden[:, None], 0.0, boxes), np.where(is_hidden, 0.0, shares)
     if boxes is not None:
         areas = box_areas(boxes) if areas is None else np.where(has_rings, areas, box_areas(boxes))
-    if objects.rotated_boxes is not None and polygons is not None:
-        rotated = map_rotated(inverse, objects.rotated_boxes, objects.item, polygons, options.rotated_boxes)
-        polygons = None
     keypoints = None
     if objects.keypoints is not None:
         visibility = objects.keypoints[:, :, 2].astype(np.int64)

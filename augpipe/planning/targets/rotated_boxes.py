@@ -13,14 +13,13 @@ from augpipe.planning.targets.inverse_map import InverseMap
 Float = npt.NDArray[np.float64]
 Int = npt.NDArray[np.int64]
 
+Polygons = Sequence[Sequence[Float]]
 RotatedRule = Literal["tight", "whole"]
 _SAME_SIDE_FIRST = [1, 0, 3, 2]
 """Corners the other way round, with the same first side."""
 
 
-def map_rotated(
-    inverse: InverseMap, boxes: Float, item: Int, outlines: Sequence[Sequence[Float]], rule: RotatedRule
-) -> Float:
+def map_rotated(inverse: InverseMap, boxes: Float, item: Int, shown: Sequence[Float], rule: RotatedRule) -> Float:
     """(N, 4, 2) corners in output pixels, clockwise as seen; zeros where nothing is shown.
 
     The first side stays the first one, also where the image is mirrored.
@@ -29,14 +28,14 @@ def map_rotated(
         inverse: the map.
         boxes: (N, 4, 2) corners in source pixels.
         item: (N,) whose plan record each belongs to.
-        outlines: for each what is shown of it, as rings in output pixels.
+        shown: for each (K, 2) output points around what is shown of it, none where nothing is.
         rule: tight: around what is shown; whole: around all of it, as far as a perspective shows it at all.
     """
-    found = _around([np.concatenate([np.empty((0, 2)), *rings]) for rings in outlines])
+    found = _around(shown)
     bends = inverse.bends.copy()
     for earlier in inverse.before:
         bends |= earlier.bends
-    is_shown = np.array([len(rings) > 0 for rings in outlines], np.bool_)
+    is_shown = np.array([len(points) > 0 for points in shown], np.bool_)
     for each, chosen in ((OUTLINE_POINTS // 4, bends[item]), (1, ~bends[item])):
         numbers = np.flatnonzero(chosen & is_shown)
         if rule == "whole" and len(numbers):
@@ -44,9 +43,31 @@ def map_rotated(
             num = points.shape[1]
             places = inverse.to_output(points.reshape(-1, 2), np.repeat(item[numbers], num))[0].reshape(-1, num, 2)
             is_there = np.isfinite(places).all(axis=(1, 2))
-            found[numbers[is_there]] = _around(list(places[is_there]))
+            numbers, groups = numbers[is_there], list(places[is_there])
+            if each > 1:  # a field may bend a side further out between these points
+                groups = [np.concatenate([own, shown[n]]) for own, n in zip(groups, numbers.tolist(), strict=True)]
+            found[numbers] = _around(groups)
     corners = inverse.to_output(boxes.reshape(-1, 2), np.repeat(item, 4))[0].reshape(-1, 4, 2)
     return _in_order(found, np.nan_to_num(corners))
+
+
+def points_shown(inverse: InverseMap, item: Int, sources: Polygons, outlines: Polygons, bounds: Float) -> list[Float]:
+    """(K, 2) output points around what is shown of each of N objects: of its outline, and where a map folds the image
+    also of other places that show it.
+
+    Args:
+        inverse: the map.
+        item: (N,) whose plan record each belongs to.
+        sources: the objects' rings in source pixels of the last pass.
+        outlines: what is shown of these, in output pixels.
+        bounds: (N, 4) of what is shown.
+    """
+    found = []
+    for row, rings, outline, of_one in zip(item.tolist(), sources, outlines, bounds, strict=True):
+        elsewhere = inverse.outermost_shown(rings, row, of_one)
+        outline = () if len(elsewhere) and inverse.hides_outlines(row) else outline
+        found.append(np.concatenate([elsewhere, *outline]))
+    return found
 
 
 def _around(groups: Sequence[Float]) -> Float:
