@@ -257,13 +257,15 @@ def _encoded(pixels: Pixels, label_map: LabelMap | None) -> str:
 
 
 def _objects(targets: ShownTargets) -> Iterator[dict[str, Any]]:
-    """Each object: name, colour, box, rings and visible key points, in pixels of the picture."""
+    """Each object: name, colour, box, whether its ring is drawn instead, rings and visible key points, in pixels of the
+    picture."""
     for number, kind in enumerate(targets.classes):
         points = [] if targets.keypoints is None else _rounded(targets.keypoints[number])
         yield {
             "name": targets.names[number],
             "colour": "#{:02x}{:02x}{:02x}".format(*colour_of(max(kind, 0))),
             "box": None if targets.boxes is None else _rounded(targets.boxes[number]),
+            "is_rotated": targets.are_rotated,
             "rings": [_rounded(ring) for ring in targets.polygons[number]],
             "points": [point for point in points if point[2] > 0],
         }

@@ -126,13 +126,13 @@ function drawn({ width, height, objects }, shownWidth) {
     return made;
   };
   const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
-  for (const { name, colour, box, rings, points } of objects) {
+  for (const { name, colour, box, is_rotated, rings, points } of objects) {
     const look = { fill: colour, stroke: colour };
     for (const ring of rings) svg.append(shape("polygon", { ...look, points: ring.join(" ") }));
     for (const [x, y, seen] of points) svg.append(shape("circle", { ...look, cx: x, cy: y, r: 3 * px, "fill-opacity": seen > 1 ? 1 : 0 }));
     if (!box) continue;
     const [left, top, right, bottom] = box;
-    svg.append(shape("rect", { ...look, x: left, y: top, width: right - left, height: bottom - top, "fill-opacity": 0 }));
+    if (!is_rotated) svg.append(shape("rect", { ...look, x: left, y: top, width: right - left, height: bottom - top, "fill-opacity": 0 }));
     if (right - left < (4 + 7 * name.length) * px || bottom - top < 13 * px) continue;  // no room for its name
     svg.append(shape("text", { fill: colour, x: left + 2 * px, y: top + 11 * px, "font-size": 11 * px }, name));
   }
