@@ -219,8 +219,9 @@ def cross_themselves(boxes: Floats) -> npt.NDArray[np.bool_]:
         return apart
 
     a, b, c, d = (boxes[:, n] for n in range(4))
-    crossed: npt.NDArray[np.bool_] = is_between(a, b, c, d) & is_between(c, d, a, b)
-    crossed |= is_between(b, c, d, a) & is_between(d, a, b, c)
+    with np.errstate(invalid="ignore"):  # corners that are not finite, which are told of as such
+        crossed: npt.NDArray[np.bool_] = is_between(a, b, c, d) & is_between(c, d, a, b)
+        crossed |= is_between(b, c, d, a) & is_between(d, a, b, c)
     return crossed
 
 

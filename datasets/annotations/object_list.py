@@ -171,7 +171,7 @@ class ObjectList:
 
     def _are_rotated_boxes(self, corners: Floats32, kept: Bools) -> Bools:
         """Which objects' (M, 4, 2) corners go around an area."""
-        wide = corners.astype(np.float64)
+        wide = np.where(kept[:, None, None], corners, 0.0).astype(np.float64)
         stays = self._say(cross_themselves(wide) & kept, self._faults.refuse, "sides of its rotated box cross")
         across, along = wide[:, 2] - wide[:, 0], wide[:, 3] - wide[:, 1]
         areas = np.abs(across[:, 0] * along[:, 1] - across[:, 1] * along[:, 0])
