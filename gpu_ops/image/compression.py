@@ -103,8 +103,9 @@ def far_row(y, num_rows):
 
 
 @subroutine
-def compress(quality, levels, start, height, width, planar, at_red):
-    """Make an image what a JPEG file of a quality shows, with three rows of scratch at `at_red`."""
+def compress(quality, levels, start, height, width, planar, scratch):
+    """Make an image what a JPEG file of a quality shows, with three rows of `scratch`, (3 * width,) float32."""
+    at_red = np.uintp(scratch.ctypes.data)
     at_green, at_blue = np.uintp(at_red + 4 * width), np.uintp(at_red + 8 * width)
     half_height, half_width = (height + 1) // 2, (width + 1) // 2
     row_bytes, half_bytes = _row_bytes(width), _row_bytes(half_width)

@@ -74,7 +74,7 @@ def compress_image(rows, first_byte, levels, height, width, planar, which):
     at = np.uintp(rows.ctypes.data + image * rows.shape[1] + first_byte)
     quality = np.int64(load_number(at, AT_STEPS + step * STEP_BYTES + STEP_NUMBERS))
     scratch = np.empty(3 * width, np.float32)
-    compress(quality, levels, image * height * width * 3, height, width, planar, np.uintp(scratch.ctypes.data))
+    compress(quality, levels, image * height * width * 3, height, width, planar, scratch)
 
 
 def _filtering() -> Any:

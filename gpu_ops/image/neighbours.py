@@ -48,9 +48,10 @@ def filter_separably(at_taps, radius, levels, start, height, width, planar):
     kept = np.empty(num_kept * length, np.float32)
     summed = np.empty(length + 2 * before, np.float32)
     made = np.empty(length, np.float32)
-    at_kept, at_padded, at_made = kept.ctypes.data, np.uintp(summed.ctypes.data), np.uintp(made.ctypes.data)
-    at_summed = np.uintp(at_padded + 4 * before)
     for plane in range(num_planes):
+        # in the loop, as numba frees an array after its last use
+        at_kept, at_padded, at_made = kept.ctypes.data, np.uintp(summed.ctypes.data), np.uintp(made.ctypes.data)
+        at_summed = np.uintp(at_padded + 4 * before)
         first, num_taken = start + plane * height * width, 0
         for y in range(height):
             while num_taken < min(y + radius + 1, height):
@@ -135,8 +136,8 @@ def convolve(at_taps, side, levels, start, height, width, planar):
     padded = length + 2 * radius * apart
     kept = np.empty(side * padded, np.float32)
     made = np.empty(length, np.float32)
-    at_made = np.uintp(made.ctypes.data)
     for plane in range(num_planes):
+        at_made = np.uintp(made.ctypes.data)  # in the loop, as numba frees an array after its last use
         first, num_taken = start + plane * height * width, 0
         for y in range(height):
             while num_taken < min(y + radius + 1, height):
@@ -194,8 +195,9 @@ def take_median(side, levels, start, height, width, planar):
     padded = length + 2 * radius * apart
     kept = np.empty(side * padded, np.uint8)
     scratch = np.empty(2 * length, np.uint8)
-    at_counts, at_found = np.uintp(scratch.ctypes.data), np.uintp(scratch.ctypes.data + length)
     for plane in range(num_planes):
+        # in the loop, as numba frees an array after its last use
+        at_counts, at_found = np.uintp(scratch.ctypes.data), np.uintp(scratch.ctypes.data + length)
         first, num_taken = start + plane * height * width, 0
         for y in range(height):
             while num_taken < min(y + radius + 1, height):
