@@ -45,6 +45,14 @@ def test_one_image_a_call_gives_the_pixels_of_its_id(pattern: str, planned: list
     assert max(own) >= 4 and sum(planned) < 4 * 84 + 84
 
 
+def test_another_recipe_is_planned_from_the_next_call_on() -> None:
+    call, other, photograph = Augment(RECIPE, 7), Recipe(ops=[ops.RandomCrop(size=16)]), noise(40, 50, seed=1)
+    for _ in range(4):
+        call(photograph)
+    call.recipe = other
+    assert np.array_equal(call(photograph), Augment(other, 7)(photograph, [4]))
+
+
 def test_images_of_one_size_are_planned_in_ever_longer_blocks(planned: list[int]) -> None:
     call, photograph = Augment(RECIPE), noise(40, 50, seed=1)
     for _ in range(200):

@@ -146,6 +146,11 @@ def test_the_function_may_keep_and_change_what_it_is_given() -> None:
     Augment(Recipe(ops=[keeps]), num_threads=1)(np.stack([IMAGE, IMAGE // 2]))
     np.testing.assert_array_equal(kept, [IMAGE, IMAGE // 2])
     assert all(one.flags.c_contiguous and one.flags.writeable for one in kept)
+    constant, given = np.frombuffer(IMAGE.tobytes(), np.uint8).reshape(IMAGE.shape), list[Any]()
+    for first in (lambda image: given.append(image) or image, lambda image: constant):
+        shown = Augment(Recipe(ops=[ops.Custom(first), WINDOW]), dtype="uint8", layout="NHWC")(IMAGE)
+        np.testing.assert_array_equal(shown, window(IMAGE.copy()))  # into an array of its own, which it may write
+    np.testing.assert_array_equal(given, [IMAGE])
     recipe = Recipe(ops=[ops.Custom(lambda image, draws: kept.append(draws.fill(2.0)) or image, num_draws=1)])
     made = plan(recipe, [0], sizes=[IMAGE.shape[:2]])
     Augment(recipe)(IMAGE, plan=made)
@@ -250,6 +255,11 @@ def test_states_hold_the_functions_name() -> None:
     other = Loader(source, Recipe(ops=[CROP, ops.Custom(window, num_draws=2, name="mark")]), batch_size=1)
     with pytest.raises(ValueError, match=r"fn was \"tests.augpipe.ops.test_custom.mark\" and is \"tests.*window\""):
         other.load_state_dict(one.state_dict())
+
+
+def test_functions_of_c_have_names_in_states() -> None:
+    names = [ops.Custom(fn).model_dump()["fn"] for fn in (np.ndarray.copy, mark, functools.partial(mark))]
+    assert names == ["ndarray.copy", f"{__name__}.mark", f"{__name__}.mark"]
 
 
 class _Popen:
