@@ -351,7 +351,8 @@ class Augment:
             sample_id = self.next_id % 2**32
             self.next_id += 1
             self._refuse([name], [size])
-            block, position = self._ahead.take(sample_id, size, (epoch, seed), draw, MAX_WORD)
+            key = epoch, seed, id(self.recipe)  # which the block's plan keeps
+            block, position = self._ahead.take(sample_id, size, key, draw, MAX_WORD)
         return block.plan[position : position + 1], block
 
     @contextmanager

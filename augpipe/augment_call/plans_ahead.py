@@ -13,6 +13,7 @@ from augpipe.planning.regions import source_regions
 
 Rows = npt.NDArray[np.void]
 Draw = Callable[[npt.NDArray[np.int64], tuple[int, int]], Plan]
+Key = tuple[int, int, int]
 
 MOST_AHEAD = 64
 """Ids that are planned at once, at most."""
@@ -66,11 +67,11 @@ def _common_size(rows: Rows) -> tuple[int, int] | None:
 class PlannedBlock:
     """Ids in a row, planned for images of one size."""
 
-    def __init__(self, plan: Plan, first: int, key: tuple[int, int]) -> None:
+    def __init__(self, plan: Plan, first: int, key: Key) -> None:
         self.plan = plan
         self.first = first
         self.key = key
-        """The epoch and the seed."""
+        """What it was drawn by, apart from its ids and size."""
         self.num_used = 0
         self._looks: dict[tuple[bool, bool], Looks] = {}
 
@@ -89,14 +90,14 @@ class PlansAhead:
         self._blocks: OrderedDict[tuple[int, int], PlannedBlock] = OrderedDict()
 
     def take(
-        self, sample_id: int, size: tuple[int, int], key: tuple[int, int], draw: Draw, most_id: int
+        self, sample_id: int, size: tuple[int, int], key: Key, draw: Draw, most_id: int
     ) -> tuple[PlannedBlock, int]:
         """The block that an id is planned in, and its position there.
 
         Args:
             sample_id: the next id.
             size: height and width of its image, in pixels.
-            key: the epoch and the seed.
+            key: what `draw` draws by: the epoch, the seed and which recipe.
             draw: plans (n,) ids for images of that size.
             most_id: the largest id.
         """

@@ -87,7 +87,8 @@ class Custom(Op):
     def _by_name(self, fn: Any) -> str:
         inner = _innermost(fn)
         named = inner if hasattr(inner, "__qualname__") else type(inner)
-        return f"{named.__module__}.{named.__qualname__}"
+        module = getattr(named, "__module__", None)  # methods of C have none
+        return f"{module}.{named.__qualname__}" if module else str(named.__qualname__)
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         """With the function as code names it."""
@@ -162,7 +163,7 @@ class Custom(Op):
                 f"{self.name}, a function of yours (ops.Custom), raised {type(problem).__name__} for {where}: {problem}"
             ) from problem
         if isinstance(made, np.ndarray) and made.shape == shape and made.dtype == np.uint8:
-            return np.ascontiguousarray(made)
+            return np.array(made, order="C")  # the next function may write into it, and this one may keep its own
         if isinstance(made, np.ndarray):
             what, remedy = f"an array {made.dtype} {made.shape}", "Convert it before it returns"
         else:
