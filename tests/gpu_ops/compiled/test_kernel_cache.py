@@ -487,6 +487,7 @@ for batch in Loader(Annotated("PNG"), Recipe(ops=normal), batch_size=4, targets=
 Augment(Recipe(ops=[*normal[:1], ops.JpegCompression(p=1), normal[1]]))(rng.integers(0, 256, (40, 50, 3), np.uint8))
 Augment(Recipe(ops=[ops.Noise(), *normal]))(rng.integers(0, 256, (40, 50, 3), np.uint8))
 Augment(Recipe(ops=normal))(rng.integers(0, 256, (40, 50, 3), np.uint8))
+Augment(Recipe(ops=normal))(np.zeros((1024, 1100, 3), np.uint8))  # of which a part is packed
 elastic, grid = ops.ElasticTransform(p=1.0), ops.GridDistortion()
 for bent in (
     [], [ops.LensDistortion()], [ops.BrownConrady(), ops.Perspective()], [ops.Perspective(), ops.Gamma(p=1)],
