@@ -72,7 +72,12 @@ def pack_rgbx(image, packed):
             packed[y, x, 3] = np.uint8(255)
 
 
-declare(__name__, pack_rgbx, any=lambda: (np.zeros((1, 1, 3), np.uint8), np.zeros((1, 1, 4), np.uint8)))
+declare(
+    __name__,
+    pack_rgbx,
+    any=lambda: (np.zeros((1, 1, 3), np.uint8), np.zeros((1, 1, 4), np.uint8)),
+    parts=lambda: (np.zeros((2, 2, 3), np.uint8)[:, 1:], np.zeros((2, 1, 4), np.uint8)),  # of large arrays
+)
 
 
 @kernel()
