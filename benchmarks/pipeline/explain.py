@@ -33,7 +33,7 @@ NUM_SKIPPED = 3
 """Batches of a turn that are not counted: as many as are begun before the first is given."""
 NUM_COUNTED = 4
 """Batches that are counted at least."""
-FOLLOWED_ROUNDS, FOLLOWED_S = 3, 4.0
+FOLLOWED_ROUNDS, FOLLOWED_S = 3, 2.0
 """How often and how long a loader that follows the advice is measured: its gain is held against a bound."""
 PASS_S, MOST_OF_EPOCH = 5.0, 0.8
 """How long a pass runs before it is explained, and how much of its epoch at most."""
