@@ -105,3 +105,10 @@ def test_of_arrays_what_is_seen_is_packed(recipe: Recipe, monkeypatch: pytest.Mo
     monkeypatch.setattr(host_images, "WORTH_A_REGION", 0)
     assert np.array_equal(call(photographs, range(6)), whole)
     assert np.array_equal(np.stack([call(one, [nth]) for nth, one in enumerate(photographs)]), whole)
+
+
+def test_a_seed_that_is_set_between_calls_counts() -> None:
+    call, photograph = Augment(RECIPE, 7), noise(40, 50, seed=1)
+    call(photograph)
+    call.seed = 8
+    assert np.array_equal(call(photograph), Augment(RECIPE, 8)(photograph, [1]))

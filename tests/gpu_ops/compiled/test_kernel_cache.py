@@ -87,6 +87,30 @@ def test_a_second_start_does_not_compile(tmp_path: Path) -> None:
     assert first["messages"] == second["messages"] == []
 
 
+WRITE_ROWS = """
+from augpipe import Recipe, ops, plan
+from augpipe.native.cpu_render import Scratch, as_rgbx, render
+from augpipe.planning.kernel_rows import kernel_rows
+from augpipe.planning.output_format import OutputFormat
+image, total = rng.integers(0, 256, (44, 60, 3), np.uint8), []
+for listed in ([ops.Rotate(p=1)], [ops.Gamma(p=1)], []):
+    rows = kernel_rows(plan(Recipe(ops=[*listed, ops.Normalize()]), [1], sizes=[(44, 60)]).rows)
+    for layout in ("NCHW", "NHWC"):
+        out, form = np.zeros(44 * 60 * 3, np.float32), OutputFormat(dtype="float32", layout=layout, framework="numpy")
+        render([as_rgbx(image, Scratch())], rows, out, (44, 60), form, Scratch())
+        total.append(zlib.crc32(out.tobytes()))
+"""
+
+
+@pytest.mark.deep  # it compiles three kernels
+def test_a_kernel_gives_the_same_bits_where_it_was_compiled_and_where_it_is_loaded(tmp_path: Path) -> None:
+    """Also at the ends of rows: 60 pixels are not whole vectors."""
+    code = "import zlib" + WRITE_ROWS
+    compiled, loaded = (started(code, AUGPIPE_CACHE_DIR=str(tmp_path)) for _ in range(2))
+    assert sum(compiled["misses"].values()) >= 3 and sum(loaded["misses"].values()) == 0
+    assert compiled["total"] == loaded["total"]
+
+
 PLACES = {"AUGPIPE_CACHE_DIR": ".", "XDG_CACHE_HOME": "augpipe", "HOME": ".cache/augpipe"}
 """Variable -> where in its folder kernels lie; the first one that is set and not empty counts."""
 
