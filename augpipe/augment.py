@@ -30,7 +30,8 @@ from augpipe.planning.output_format import DType, DTypeLike, Framework, Layout, 
 from augpipe.planning.plan import Plan, refusals
 from augpipe.planning.plan import plan as draw_plan
 from augpipe.recipes.names import as_recipe
-from augpipe.recipes.recipe import Recipe, refuse_mixing
+from augpipe.recipes.recipe import Recipe
+from augpipe.recipes.refusals import refuse_mixing
 from augpipe.validation.arguments import as_epoch, as_max_pixels, as_num_threads, as_seed, unknown_argument
 from augpipe.validation.plural import count
 from augpipe.validation.torch_worker import torch_worker_seed
@@ -90,7 +91,7 @@ class Augment:
         self._num_threads = None if num_threads is None else as_num_threads(num_threads, 1)
         self._max_pixels = as_max_pixels(max_pixels)
         self._shared_epoch = RawValue(c_uint32, 0)
-        self._seed_here: int | None = None
+        self._seed_here: tuple[int, int] | None = None
         self.next_id = 0
         """The id that the next image without one gets; set it to go on from elsewhere."""
         self._start()
@@ -170,10 +171,7 @@ class Augment:
             return self._on_device(given, sample_ids, epoch, plan)
         form = self._form(self._framework or ("torch" if given.are_tensors else "numpy"))
         sizes = [image.size for image in given.items]
-        if plan is None and sample_ids is None and len(sizes) == 1:
-            made, block = self._drawn_ahead(sizes[0], given.names[0], epoch)
-        else:
-            made, block = self._made(plan, sizes, given.names, sample_ids, epoch), None
+        made, block = self._made(plan, sizes, given.names, sample_ids, epoch)
         return _handed_out(self._on_host(given, made, form, block), given.is_single)
 
     def collate(self, items: Sequence[Any]) -> Batch:
@@ -201,7 +199,7 @@ class Augment:
             )
         ids = content_ids(given) if sample_ids is None else sample_ids
         form = self._form(self._framework or "torch")
-        made = self._made(None, [image.size for image in given.items], given.names, ids, self.epoch)
+        made, _ = self._made(None, [image.size for image in given.items], given.names, ids, self.epoch)
         views = self._on_host(given, made, form)
         if any(isinstance(view, list) for view in views):
             raise ValueError(
@@ -262,11 +260,7 @@ class Augment:
         else:
             checked = given_targets(size, clip=options.clip, bbox_format=bbox_format, fields=targets, **known)
         objects = known_objects(checked, self.recipe) if self.recipe.keeping else None
-        block = None
-        if plan is None and sample_ids is None and objects is None:
-            made, block = self._drawn_ahead(size, given.names[0], epoch)
-        else:
-            made = self._made(plan, sizes, given.names, sample_ids, epoch, objects)
+        made, block = self._made(plan, sizes, given.names, sample_ids, epoch, objects)
         has_tensors = given.are_tensors or (structure is not None and structure.has_tensors)
         form = self._form(self._framework or ("torch" if has_tensors else "numpy"))
         made_images = [view[0] for view in self._on_host(given, made, form, block)]
@@ -289,7 +283,7 @@ class Augment:
             )
         pixels = device_pixels(given)
         names = [f"image {position}" for position in range(len(pixels.sizes))]  # of one tensor there are several
-        made = self._made(plan, pixels.sizes, names, sample_ids, epoch)
+        made, _ = self._made(plan, pixels.sizes, names, sample_ids, epoch)
         with self._lock:
             transform = self._devices.get(given.device)
             if transform is None:
@@ -310,13 +304,15 @@ class Augment:
         sample_ids: npt.ArrayLike | None,
         epoch: int,
         objects: "KnownObjects | None" = None,
-    ) -> Plan:
-        """The plan to carry out: the caller's, or a new one."""
+    ) -> tuple[Plan, PlannedBlock | None]:
+        """The plan to carry out: the caller's, or a new one, of a single image with the block that it was made in."""
         if plan is None:
-            return self._drawn(sizes, names, sample_ids, epoch, objects)
+            if sample_ids is None and objects is None and len(sizes) == 1:
+                return self._drawn_ahead(sizes[0], names[0], epoch)
+            return self._drawn(sizes, names, sample_ids, epoch, objects), None
         if sample_ids is not None:
             raise ValueError("sample_ids and plan are both given, and a plan holds its own ids. Leave sample_ids out.")
-        return self._checked(plan, sizes, names)
+        return self._checked(plan, sizes, names), None
 
     def _drawn(
         self,
@@ -361,9 +357,9 @@ class Augment:
         if self._process != os.getpid():
             self._start(is_forked=True)
         with self._lock:
-            if self._seed_here is None:
-                self._seed_here = worker_seed(self.seed, self._is_forked)
-            yield self._seed_here
+            if self._seed_here is None or self._seed_here[0] != self.seed:
+                self._seed_here = self.seed, worker_seed(self.seed, self._is_forked)
+            yield self._seed_here[1]
 
     def _refuse(self, names: Sequence[str], sizes: Sizes) -> None:
         for name, reason in zip(names, refusals(self.recipe, sizes), strict=True):

@@ -38,7 +38,8 @@ from augpipe.pipeline.skipped import hand_out
 from augpipe.pipeline.target_choice import TargetsName, chosen_targets
 from augpipe.planning.output_format import DTypeLike, Framework, Layout, OutputFormat, dtype_name, import_torch
 from augpipe.recipes.names import as_schedule
-from augpipe.recipes.recipe import Recipe, refuse_passes
+from augpipe.recipes.recipe import Recipe
+from augpipe.recipes.refusals import refuse_passes
 from augpipe.recipes.schedule import Schedule
 from augpipe.sampling import Sampler
 from augpipe.sampling.epoch_order import Place

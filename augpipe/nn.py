@@ -10,7 +10,8 @@ from augpipe.augment import Augment
 from augpipe.gpu_ops.random.philox import MAX_WORD, whole_numbers
 from augpipe.planning.output_format import DTypeLike, Layout
 from augpipe.recipes import evaluation_of
-from augpipe.recipes.recipe import Recipe, refuse_keeping
+from augpipe.recipes.recipe import Recipe
+from augpipe.recipes.refusals import refuse_keeping
 
 
 class AugmentModule(torch.nn.Module):

@@ -41,11 +41,6 @@ class GivenTargets:
     fields: dict[str, Any] = field(default_factory=dict)
     """What is said of each object by its name, an entry each."""
 
-    @property
-    def masks_are_objects(self) -> bool:
-        """Whether each of `masks` belongs to an object."""
-        return self.masks is not None and self.num is not None
-
 
 def given_targets(
     size: tuple[int, int],

@@ -23,7 +23,8 @@ from augpipe.gpu_ops.image.cuda.launch import (
 from augpipe.gpu_ops.image.program_rows import are_filters, first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.output_format import OutputFormat
-from augpipe.recipes.recipe import Recipe, refuse_passes
+from augpipe.recipes.recipe import Recipe
+from augpipe.recipes.refusals import refuse_passes
 
 Rows = npt.NDArray[np.void]
 

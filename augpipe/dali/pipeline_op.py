@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from augpipe.dali.samples import SampleNumbers
 from augpipe.planning.output_format import DTypeLike, Framework, OutputFormat, dtype_name
-from augpipe.recipes.recipe import Recipe, check_recipe, refuse_keeping, refuse_mixing
+from augpipe.recipes.recipe import Recipe
+from augpipe.recipes.refusals import check_recipe, refuse_keeping, refuse_mixing
 from augpipe.validation.arguments import as_epoch, as_num_threads, as_seed, check_choice
 
 if TYPE_CHECKING:

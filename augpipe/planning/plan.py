@@ -25,7 +25,8 @@ from augpipe.planning.mixing_draws import draw_mixing, pastes, write_mixing
 from augpipe.planning.mosaic_draws import placed_dtype
 from augpipe.planning.plan_record import BORDERS, INTERPOLATIONS, plan_dtype
 from augpipe.planning.record_passes import EARLIER
-from augpipe.recipes.recipe import Recipe, check_recipe, refuse_keeping, refuse_mixing
+from augpipe.recipes.recipe import Recipe
+from augpipe.recipes.refusals import check_recipe, refuse_keeping, refuse_mixing
 from augpipe.recipes.view import View
 from augpipe.validation.plural import count
 

@@ -29,7 +29,7 @@ def as_recipe(given: Any) -> "Recipe":
     Raises:
         ValueError: it is none of these; says what to write.
     """
-    from augpipe.recipes.recipe import check_recipe
+    from augpipe.recipes.refusals import check_recipe
 
     if isinstance(given, str | os.PathLike):
         return load_recipe(os.fspath(given))

@@ -9,7 +9,8 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from augpipe.gpu_ops.random.philox import MAX_WORD
-from augpipe.recipes.recipe import Recipe, check_recipe
+from augpipe.recipes.recipe import Recipe
+from augpipe.recipes.refusals import check_recipe
 from augpipe.recipes.toml_file import TomlFile, read_toml, validated
 from augpipe.validation.models import Checked, ListOf
 from augpipe.validation.written import written

@@ -14,7 +14,7 @@ from augpipe.sources.targets import cross_themselves
 BEYOND_PX = 0.5
 """How far a box or a corner may reach outside its image without being counted: files round."""
 LEAST_PART = 1e-6
-"""Of the box around it that a rotated box covers; one that covers less is a line."""
+"""The least share that a rotated box covers of the box around it; with less it is a line, without an area."""
 MAX_COORDINATE = 1e7
 Bools = npt.NDArray[np.bool_]
 

@@ -17,12 +17,13 @@ from augpipe.gpu_ops.image.scratch_rows import (
     load_index_y,
     load_pixel,
     load_weight_y,
+    normalised,
     store_batch,
     store_index_y,
     store_weight_y,
 )
-from augpipe.gpu_ops.image.tone import channel, normalise
-from augpipe.gpu_ops.jit import subroutine
+from augpipe.gpu_ops.image.tone import channel
+from augpipe.gpu_ops.jit import leaf, subroutine
 from augpipe.gpu_ops.memory import prefer_wide_vectors
 
 TWO = np.float32(2.0)
@@ -51,6 +52,17 @@ def is_copied(row, height, width):
     return max(abs(at_x), abs(at_y)) < FARTHEST and at_x == floor(at_x) and at_y == floor(at_y)
 
 
+@leaf
+def levels_of(pixel, kept, fill_r, fill_g, fill_b):
+    """R, G and B of a pixel of the image where `kept` is 1, of the fill where it is 0."""
+    lost = ONE - kept
+    return (
+        channel(pixel, 0) * kept + lost * fill_r,
+        channel(pixel, 8) * kept + lost * fill_g,
+        channel(pixel, 16) * kept + lost * fill_b,
+    )
+
+
 @subroutine
 def copy_rows(pixels, row, batch, image, height, width, planar, first, last, s):
     """Write rows `first`..`last` - 1 of an output that `is_copied`; `s` is scratch.
@@ -76,27 +88,17 @@ def copy_rows(pixels, row, batch, image, height, width, planar, first, last, s):
         if planar:
             for i in range(width):
                 pixel = load_pixel(address, np.int32(of_row + load_index_y(at_index, i)))
-                kept = load_weight_y(at_kept, i) * kept_row
-                red, green, blue = (
-                    channel(pixel, 0) * kept + (ONE - kept) * fill_r,
-                    channel(pixel, 8) * kept + (ONE - kept) * fill_g,
-                    channel(pixel, 16) * kept + (ONE - kept) * fill_b,
-                )
-                store_batch(out, start + i, finish(batch, normalise(red, scale_r, bias_r)))
-                store_batch(out, start + plane + i, finish(batch, normalise(green, scale_g, bias_g)))
-                store_batch(out, start + 2 * plane + i, finish(batch, normalise(blue, scale_b, bias_b)))
+                red, green, blue = levels_of(pixel, load_weight_y(at_kept, i) * kept_row, fill_r, fill_g, fill_b)
+                store_batch(out, start + i, finish(batch, normalised(red, scale_r, bias_r)))
+                store_batch(out, start + plane + i, finish(batch, normalised(green, scale_g, bias_g)))
+                store_batch(out, start + 2 * plane + i, finish(batch, normalised(blue, scale_b, bias_b)))
         else:
             for i in range(width):
                 pixel = load_pixel(address, np.int32(of_row + load_index_y(at_index, i)))
-                kept = load_weight_y(at_kept, i) * kept_row
-                red, green, blue = (
-                    channel(pixel, 0) * kept + (ONE - kept) * fill_r,
-                    channel(pixel, 8) * kept + (ONE - kept) * fill_g,
-                    channel(pixel, 16) * kept + (ONE - kept) * fill_b,
-                )
-                store_batch(out, start + 3 * i, finish(batch, normalise(red, scale_r, bias_r)))
-                store_batch(out, start + 3 * i + 1, finish(batch, normalise(green, scale_g, bias_g)))
-                store_batch(out, start + 3 * i + 2, finish(batch, normalise(blue, scale_b, bias_b)))
+                red, green, blue = levels_of(pixel, load_weight_y(at_kept, i) * kept_row, fill_r, fill_g, fill_b)
+                store_batch(out, start + 3 * i, finish(batch, normalised(red, scale_r, bias_r)))
+                store_batch(out, start + 3 * i + 1, finish(batch, normalised(green, scale_g, bias_g)))
+                store_batch(out, start + 3 * i + 2, finish(batch, normalised(blue, scale_b, bias_b)))
 
 
 @subroutine

@@ -13,7 +13,7 @@ from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.gpu_ops.jit import kernel, leaf, subroutine
 
 MOST_PLACES = 16
-"""Of the places that show a point, so many are told apart."""
+"""Different places that are kept of those that show a point."""
 MOST_STEPS = 20
 LONGEST_STEP_PX = 1.0
 NEAR_PX = 1e-4
@@ -22,7 +22,7 @@ SAME_PX = 0.01
 WIDER = 0.25
 """How far beyond a triangle's sides, in parts of them, Newton's method begins there: its sides are curved."""
 NUM_GUESSES = 12
-"""Of a point outside the frame, where displacements go on as they are at its edge."""
+"""Rounds that guess where a point outside the frame lies; displacements there are those of the nearest border."""
 
 
 @subroutine

@@ -68,6 +68,7 @@ from augpipe.gpu_ops.image.scratch_rows import (
     load_two_pixels,
     load_weight_x,
     load_weight_y,
+    normalised,
     store_batch,
     store_blue,
     store_first_x,
@@ -85,7 +86,7 @@ from augpipe.gpu_ops.image.scratch_rows import (
     store_weight_x,
     store_weight_y,
 )
-from augpipe.gpu_ops.image.tone import cast, channel, normalise, vignette_gain
+from augpipe.gpu_ops.image.tone import cast, channel, vignette_gain
 from augpipe.gpu_ops.jit import kernel, leaf, subroutine
 from augpipe.gpu_ops.memory import load, prefer_wide_vectors, prefetch, prefetch_for_writing, store
 
@@ -485,9 +486,9 @@ def _finish_row(row, s, width, y, batch, start, plane, planar):
             red = cast(load_red(at_red, i) * inverse_weight, before, cast_r, after)
             green = cast(load_green(at_green, i) * inverse_weight, before, cast_g, after)
             blue = cast(load_blue(at_blue, i) * inverse_weight, before, cast_b, after)
-            store_batch(out, start + i, finish(batch, normalise(red, scale_r, bias_r)))
-            store_batch(out, start + plane + i, finish(batch, normalise(green, scale_g, bias_g)))
-            store_batch(out, start + 2 * plane + i, finish(batch, normalise(blue, scale_b, bias_b)))
+            store_batch(out, start + i, finish(batch, normalised(red, scale_r, bias_r)))
+            store_batch(out, start + plane + i, finish(batch, normalised(green, scale_g, bias_g)))
+            store_batch(out, start + 2 * plane + i, finish(batch, normalised(blue, scale_b, bias_b)))
     else:
         for i in range(width):
             x = centred(np.int32(i), width)
@@ -497,9 +498,9 @@ def _finish_row(row, s, width, y, batch, start, plane, planar):
             red = cast(load_red(at_red, i) * inverse_weight, before, cast_r, after)
             green = cast(load_green(at_green, i) * inverse_weight, before, cast_g, after)
             blue = cast(load_blue(at_blue, i) * inverse_weight, before, cast_b, after)
-            store_batch(out, start + 3 * i, finish(batch, normalise(red, scale_r, bias_r)))
-            store_batch(out, start + 3 * i + 1, finish(batch, normalise(green, scale_g, bias_g)))
-            store_batch(out, start + 3 * i + 2, finish(batch, normalise(blue, scale_b, bias_b)))
+            store_batch(out, start + 3 * i, finish(batch, normalised(red, scale_r, bias_r)))
+            store_batch(out, start + 3 * i + 1, finish(batch, normalised(green, scale_g, bias_g)))
+            store_batch(out, start + 3 * i + 2, finish(batch, normalised(blue, scale_b, bias_b)))
 
 
 def bends(rows: npt.NDArray[np.void]) -> bool | None:

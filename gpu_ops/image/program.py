@@ -53,6 +53,7 @@ from augpipe.gpu_ops.image.scratch_rows import (
     load_blue,
     load_green,
     load_red,
+    normalised,
     store_batch,
     store_blue,
     store_green,
@@ -67,7 +68,6 @@ from augpipe.gpu_ops.image.tone import (
     kept_within,
     nearest_level,
     noisy,
-    normalise,
     of_hue,
     saturation_of,
     vignette_gain,
@@ -173,14 +173,14 @@ def _store_row(at, batch, first, plane, width, planar, at_red, at_green, at_blue
     bias_r, bias_g, bias_b = load_number(at, BIAS), load_number(at, BIAS + 4), load_number(at, BIAS + 8)
     if planar:
         for i in range(width):
-            store_batch(out, first + i, finish(batch, normalise(load_red(at_red, i), scale_r, bias_r)))
-            store_batch(out, first + plane + i, finish(batch, normalise(load_green(at_green, i), scale_g, bias_g)))
-            store_batch(out, first + 2 * plane + i, finish(batch, normalise(load_blue(at_blue, i), scale_b, bias_b)))
+            store_batch(out, first + i, finish(batch, normalised(load_red(at_red, i), scale_r, bias_r)))
+            store_batch(out, first + plane + i, finish(batch, normalised(load_green(at_green, i), scale_g, bias_g)))
+            store_batch(out, first + 2 * plane + i, finish(batch, normalised(load_blue(at_blue, i), scale_b, bias_b)))
     else:
         for i in range(width):
-            store_batch(out, first + 3 * i, finish(batch, normalise(load_red(at_red, i), scale_r, bias_r)))
-            store_batch(out, first + 3 * i + 1, finish(batch, normalise(load_green(at_green, i), scale_g, bias_g)))
-            store_batch(out, first + 3 * i + 2, finish(batch, normalise(load_blue(at_blue, i), scale_b, bias_b)))
+            store_batch(out, first + 3 * i, finish(batch, normalised(load_red(at_red, i), scale_r, bias_r)))
+            store_batch(out, first + 3 * i + 1, finish(batch, normalised(load_green(at_green, i), scale_g, bias_g)))
+            store_batch(out, first + 3 * i + 2, finish(batch, normalised(load_blue(at_blue, i), scale_b, bias_b)))
 
 
 @subroutine

@@ -1,8 +1,11 @@
 """What the loops of this room share: rows of scratch between a kernel's steps, and what a row ends as."""
 
+from typing import Any
+
 import numpy as np
+from llvmlite import ir
 from numba import types
-from numba.extending import overload
+from numba.extending import intrinsic, overload
 
 from augpipe.gpu_ops.image.tone import to_uint8
 from augpipe.gpu_ops.jit import leaf
@@ -52,3 +55,18 @@ def _finish(batch, value):
     if batch.dtype == types.uint8:
         return lambda batch, value: to_uint8(value)
     return lambda batch, value: value
+
+
+@intrinsic
+def normalised(typing_context: Any, value: Any, scale: Any, bias: Any) -> Any:
+    """`tone.normalise` as one operation, wherever the CPU has it.
+
+    LLVM may contract a*b + c, and need not: it did in a loop over whole vectors of a row, and not at its end.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        float32 = ir.FloatType()
+        signed = ir.FunctionType(float32, [float32] * 3)
+        return builder.call(builder.module.declare_intrinsic("llvm.fmuladd", [float32], signed), arguments)
+
+    return types.float32(types.float32, types.float32, types.float32), generate

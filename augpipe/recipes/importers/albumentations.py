@@ -1,6 +1,5 @@
 """What `albumentations.to_dict` writes, as ops."""
 
-import copy
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -29,7 +28,7 @@ from augpipe.recipes.importers.findings import (
     refused,
     same,
 )
-from augpipe.recipes.importers.functions import NOT_HELD, NOTE, WithSides, custom
+from augpipe.recipes.importers.functions import NOT_HELD, NOTE, WithSides, custom, with_functions
 from augpipe.recipes.importers.sides import KEEPS_SHAPE, swap_sides
 
 VERSIONS = ("1", "2")
@@ -58,7 +57,7 @@ def found_in(data: Any, version: str = "") -> Findings:
                 f"the text is not JSON ({error}). Give what json.dumps(A.to_dict(transform)) is."
             ) from error
     elif hasattr(data, "to_dict"):
-        data = _with_functions(data).to_dict()
+        data = with_functions(data).to_dict()
     if isinstance(data, Mapping):
         version = _version(str(data["__version__"])) if "__version__" in data else version
         data = data.get("transform", data)
@@ -74,33 +73,6 @@ def found_in(data: Any, version: str = "") -> Findings:
     if data.get("keypoint_params"):
         found.note(f"keypoint_params: points are given to the call: {_call_with_points(data['keypoint_params'])}")
     return found
-
-
-class _Lambda:
-    """Stands for a transform that cannot be written down, and is written with its function."""
-
-    def __init__(self, one: Any) -> None:
-        self.to_dict = self._to_dict = self.to_dict_private = lambda: {
-            "__class_fullname__": "Lambda",
-            "functions": dict(one.custom_apply_fns),
-            "name": getattr(one, "name", None),
-            "p": 1.0 if getattr(one, "always_apply", False) else one.p,
-        }
-
-
-def _with_functions(one: Any) -> Any:
-    """The transform, with a `_Lambda` in the place of each one of albumentations; without any, itself."""
-    if type(one).__name__ == "Lambda" and hasattr(one, "custom_apply_fns"):
-        return _Lambda(one)
-    held = getattr(one, "transforms", None)
-    if not isinstance(held, list | tuple):
-        return one
-    made = [_with_functions(inner) for inner in held]
-    if all(new is old for new, old in zip(made, held, strict=True)):
-        return one
-    one = copy.copy(one)
-    one.transforms = made
-    return one
 
 
 def _lambda(found: Findings, one: Mapping[str, Any]) -> None:

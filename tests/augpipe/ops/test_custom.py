@@ -19,7 +19,7 @@ from augpipe.ops.random_words import stream_id
 from augpipe.pipeline.host_output import HostOutput
 from augpipe.preview.contents import by_step
 from augpipe.recipes.parts import without_ops
-from augpipe.recipes.recipe import refuse_passes
+from augpipe.recipes.refusals import refuse_passes
 from tests.augpipe.loader.jpeg_loaders import jpeg_files
 from tests.augpipe.loader.loader_sources import MemorySource
 
@@ -41,7 +41,7 @@ def mark(image: Pixels, draws: npt.NDArray[np.float64]) -> Pixels:
 
 
 def fails(image: Pixels) -> Pixels:
-    return image // np.uint8(0) if image.ndim == 9 else [][1]  # type: ignore[no-any-return]
+    raise IndexError("list index out of range")
 
 
 WINDOW, MARK = ops.Custom(window), ops.Custom(mark, num_draws=2)
@@ -58,7 +58,7 @@ PLACES: dict[str, tuple[ops.Op, ...]] = {
 
 
 def op_by_op(listed: tuple[ops.Op, ...], image: Any, sample_id: int, seed: int = 5) -> npt.NDArray[Any]:
-    """By a call for what stands before a function, the function, and a call for what stands behind it."""
+    """One call for the ops listed before a function, then the function, then one call for the ops listed after it."""
     size = image.shape[:2]
     key, place, kept = seed_key(seed), 0, list[ops.Op]()
     border = Recipe(ops=listed).beyond_of(Recipe(ops=listed).all_views[0])

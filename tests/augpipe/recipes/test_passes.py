@@ -173,7 +173,7 @@ def test_a_recipe_of_several_passes_carries_another_number(caplog: pytest.LogCap
 
 
 def test_a_device_makes_one_pass() -> None:
-    from augpipe.recipes.recipe import refuse_passes
+    from augpipe.recipes.refusals import refuse_passes
 
     with pytest.raises(ValueError, match=r"'two' takes 2 passes, as noise stands before rotate, and cuda:1 makes"):
         refuse_passes(TWO, "cuda:1")
