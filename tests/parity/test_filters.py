@@ -85,6 +85,17 @@ def test_they_act_in_the_order_of_the_list() -> None:
     assert np.abs(first - last).max() > 20.0
 
 
+def test_a_filter_right_behind_a_jpeg_acts_too() -> None:
+    """The JPEG's step is a kernel of its own, which the others go on from."""
+    images = [noise(20, 30, seed=seed) for seed in range(2)]
+    compress, median = ops.JpegCompression(quality=(30, 30), p=1), ops.MedianBlur(sizes=(3, 3), p=1)
+    found = Augment(Recipe(ops=(compress, median, compress, compress)), layout="NHWC")(images)
+    for image, seen in zip(images, found, strict=True):
+        for op in (compress, median, compress, compress):
+            image = np.rint(Augment(Recipe(ops=(op,)), layout="NHWC")(image)).astype(np.uint8)
+        assert np.array_equal(seen, image)
+
+
 def test_images_that_drew_none_stay_as_they_are() -> None:
     images = [noise(20, 30, seed=seed) for seed in range(16)]
     recipe = Recipe(ops=(ops.Posterize(bits=(7, 7)), ops.GaussianBlur(sigma_px=(2, 2)), ops.CLAHE(p=0.3)))

@@ -119,6 +119,7 @@ def test_a_padded_crop_is_copied() -> None:
         (ops.Resize(size=(42, 60)),),
         (ops.ColorCast(p=1.0),),
         (ops.Vignette(p=1.0),),
+        (ops.Blur(sigma_px=(1.0, 1.0), p=1.0),),
     ],
 )
 def test_what_lies_between_pixels_or_has_a_tone_is_not_copied(ops_listed: tuple[ops.Op, ...]) -> None:

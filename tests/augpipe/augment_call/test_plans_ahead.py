@@ -8,6 +8,7 @@ import pytest
 
 from augpipe import Augment, Plan, Recipe, augment, ops
 from augpipe.augment_call import host_images, plans_ahead
+from augpipe.ops import KeepObjects
 from tests.augpipe.decoding.image_files import encoded, scene
 from tests.parity.images import noise
 
@@ -112,3 +113,13 @@ def test_a_seed_that_is_set_between_calls_counts() -> None:
     call(photograph)
     call.seed = 8
     assert np.array_equal(call(photograph), Augment(RECIPE, 8)(photograph, [1]))
+
+
+def test_a_call_that_keeps_objects_is_not_planned_ahead(planned: list[int]) -> None:
+    keeping = ops.RandomResizedCrop(size=24, keep_objects=KeepObjects(rule="center"))
+    call, apart = Augment(Recipe(ops=[keeping])), Augment(Recipe(ops=[keeping]))
+    for number in range(6):
+        boxes = np.array([[5.0 * number, 6.0, 9.0, 9.0]])
+        given = {"image": noise(40, 50, seed=1), "bboxes": boxes, "bbox_format": "coco"}
+        assert np.array_equal(call(**given)["image"], apart(**given, sample_ids=[number])["image"])
+    assert planned == [1] * 12

@@ -29,6 +29,10 @@ def of_sides(image: Pixels, rows: int, cols: int) -> Pixels:
     return np.full_like(image, rows + cols)
 
 
+def of_any_names(image: Pixels, **others: Any) -> Pixels:
+    return np.full_like(image, len(others))
+
+
 def noop(image: Any, **others: Any) -> Any:
     return image
 
@@ -119,6 +123,8 @@ def called(image: Any = noop, p: float = 1.0, name: str | None = None, **others:
 
 
 def test_lambda_of_albumentations() -> None:
+    any_names = importers.from_albumentations(Compose(transforms=[called(of_any_names)], p=1.0)).recipe
+    np.testing.assert_array_equal(shown(any_names), np.full_like(IMAGE, 3))
     listed = [HorizontalFlip(p=1.0), called(of_array, p=0.5, name="mine"), called(of_sides), called(name="masks only")]
     whole = Compose(transforms=listed, p=1.0)
     found = importers.from_albumentations(whole)

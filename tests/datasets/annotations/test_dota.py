@@ -66,13 +66,13 @@ def test_places_are_those_of_the_upright_image(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_lines_are_refused_by_name_or_left_out(tmp_path: Path, line: str, reason: str) -> None:
-    put_dota(tmp_path, {"a": f"{HEAD}{SHIP}\n{line}\n"})
-    with pytest.raises(ValueError, match=rf"labelTxt/a.txt, line 4: .*{reason}"):
+    put_dota(tmp_path, {"a": SHIP, "b": f"{HEAD}{SHIP}\n{line}\n"})
+    with pytest.raises(ValueError, match=rf"labelTxt/b.txt, line 4: .*{reason}"):
         open_source(tmp_path)
     checked = open_to_check(str(tmp_path))
-    assert isinstance(checked, DotaSource) and everything(checked).counts.tolist() == [1, 0, 0]
+    assert isinstance(checked, DotaSource) and everything(checked).counts.tolist() == [1, 1, 0]
     (fault,) = check_annotations(checked)
-    assert fault.where.endswith("a.txt, line 4") and reason in fault.reason
+    assert fault.where.endswith("b.txt, line 4") and reason in fault.reason
 
 
 def test_lines_without_an_area_are_left_out(tmp_path: Path) -> None:
