@@ -33,7 +33,7 @@ NUM_SKIPPED = 3
 """Batches of a turn that are not counted: as many as are begun before the first is given."""
 NUM_COUNTED = 4
 """Batches that are counted at least."""
-FOLLOWED_ROUNDS, FOLLOWED_S = 3, 2.0
+FOLLOWED_ROUNDS, FOLLOWED_S = 3, 4.0
 """How often and how long a loader that follows the advice is measured: its gain is held against a bound."""
 PASS_S, MOST_OF_EPOCH = 5.0, 0.8
 """How long a pass runs before it is explained, and how much of its epoch at most."""
@@ -252,6 +252,7 @@ def main() -> None:
                 folder = copied(situation.files.folder)
                 rows[name] |= advice_of(situation, folder, pass_s, *bench.pick((FOLLOWED_ROUNDS, FOLLOWED_S), (1, 0.1)))
                 shutil.rmtree(folder)
+            show({name: rows[name]})
     show(rows)
     what = f"images a second, {origin}: the stage that holds a loader up, by experiment and as Loader.explain names it"
     bench.keep("explain", {"what": what, "counts": counted(rows), "situations": rows})
