@@ -7,8 +7,8 @@ The truth never asks `explain`: the true bottleneck is the stage without which t
 (files or pixels from memory, a recipe without colours, no consumer). Then a new loader explains a pass of some seconds
 and its advice is followed to the letter. As the machine's speed changes by a fifth from one minute to the next, a new
 loader explains again in each round, in turn with the loader as it was and as this round advised: what is predicted is
-the rate of the advised loader, and how many times as fast it becomes. Loaders are new in each turn and in their first
-epoch, as at the start of a run; a changed one is in its second where the advice speaks of that.
+the rate of the advised loader, and how many times as fast it becomes. Loaders are new in each turn and end before their
+first epoch does, as sizes and rows are known in the next; a changed one is in its second where the advice speaks of it.
 """
 
 import os
@@ -36,7 +36,7 @@ NUM_COUNTED = 4
 FOLLOWED_ROUNDS, FOLLOWED_S = 3, 4.0
 """How often and how long a loader that follows the advice is measured: its gain is held against a bound."""
 PASS_S, MOST_OF_EPOCH = 5.0, 0.8
-"""How long a pass runs before it is explained, and how much of its epoch at most."""
+"""How long a pass runs before it is explained, and how much of its epoch it takes at most, as any turn."""
 MEMORY_BYTES = 2**30
 """What is touched before each turn and each pass, so that none of them pays for new pages that others do not."""
 WITHIN = 0.15
@@ -67,8 +67,8 @@ def rate_of(loader: Loader, consumer: Callable[[Batch], None], seconds: float) -
     with closing(without_end(loader)) as batches:
         for _ in range(NUM_SKIPPED):
             consumer(next(batches))
-        start, num_images, num_batches = time.perf_counter(), 0, 0
-        while num_batches < NUM_COUNTED or time.perf_counter() < start + seconds:
+        start, num_images, num_batches, most = time.perf_counter(), 0, 0, MOST_OF_EPOCH * len(loader.source)
+        while num_batches < NUM_COUNTED or (time.perf_counter() < start + seconds and num_images < most):
             batch = next(batches)
             consumer(batch)
             num_images, num_batches = num_images + len(batch), num_batches + 1

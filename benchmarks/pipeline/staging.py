@@ -144,12 +144,12 @@ class Staging:
     @cached_property
     def few(self) -> Files:
         """The same, in a shorter epoch, for what reads slowly."""
-        return self._write("few", self._photographs, copies=12)
+        return self._write("few", self._photographs, copies=24)
 
     @cached_property
     def unread(self) -> Files:
         """The same, each copy a file of its own."""
-        return self._write("unread", self._photographs, copies=10, are_links=False)
+        return self._write("unread", self._photographs, copies=16, are_links=False)
 
     @cached_property
     def pngs(self) -> Files:
@@ -160,7 +160,7 @@ class Staging:
     @cached_property
     def large(self) -> Files:
         """JPEGs of 7 megapixels."""
-        return self._write("large", [self._large(first) for first in range(8)], copies=100)
+        return self._write("large", [self._large(first) for first in range(8)], copies=600)
 
     @cached_property
     def few_large(self) -> Files:
