@@ -242,6 +242,11 @@ class Augment:
                 f"a call of Augment has no argument {next(iter(named))} next to images. Targets and labels come by "
                 "name with image=..., or in one dict or tuple with torchvision's tv_tensors."
             )
+        if images is not None and options.paired:
+            raise ValueError(
+                f"paired={options.paired} of TargetOptions names arguments of a call, and this one has none. Give the "
+                "image and its targets by name, as image=..., depth=...."
+            )
         asked = {name for name in (*TARGETS, *options.paired) if named.get(name) is not None}
         if images is not None or asked:
             refuse_targets(self.recipe)

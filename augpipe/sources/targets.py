@@ -211,9 +211,9 @@ def targets_of(source: TargetSource, sample_ids: Ints) -> Targets | None:
 
 def are_outside(objects: Targets) -> npt.NDArray[np.bool_]:
     """(N,) which rotated boxes have no part in their image: the boxes around them, cut at its edge, have no size."""
-    is_out = np.zeros(int(objects.counts.sum()), np.bool_)
-    if objects.rotated_boxes is not None and objects.boxes is not None:
-        is_out = (objects.boxes[:, 2:] <= objects.boxes[:, :2]).any(axis=1)
+    if objects.rotated_boxes is None or objects.boxes is None:
+        return np.zeros(int(objects.counts.sum()), np.bool_)
+    is_out: npt.NDArray[np.bool_] = np.any(objects.boxes[:, 2:] <= objects.boxes[:, :2], axis=1)
     return is_out
 
 

@@ -27,10 +27,15 @@ def _in_image(tap, low, high, reflects):
 @subroutine
 def _most_frequent(labels, pixels, fill, sorted_labels):
     """The first of the pixels whose label is the most frequent of theirs, the least of those where several are."""
-    num = len(pixels)
+    num, are_alike = len(pixels), True
+    label = labels[pixels[0]] if pixels[0] >= 0 else fill
     for i in range(num):
-        label = labels[pixels[i]] if pixels[i] >= 0 else fill
-        place = i
+        sorted_labels[i] = labels[pixels[i]] if pixels[i] >= 0 else fill
+        are_alike &= sorted_labels[i] == label
+    if are_alike:
+        return pixels[0]
+    for i in range(1, num):
+        label, place = sorted_labels[i], i
         while place > 0 and sorted_labels[place - 1] > label:
             sorted_labels[place] = sorted_labels[place - 1]
             place -= 1

@@ -119,8 +119,8 @@ def _interpolated(mask: Mask, row: Rows, table: Rows, fill: float, fills: bool, 
     """
     if mask.dtype.kind == "b":
         raise ValueError(
-            "mask_interpolation='linear' is for numbers such as depths, and the mask is Boolean. Choose 'nearest' or "
-            "'majority'."
+            "the look-up 'linear' is for numbers such as depths, and a mask or paired image is Boolean. Choose "
+            "'nearest'."
         )
     values = np.ascontiguousarray(mask.reshape(*mask.shape[:2], -1), np.float32)
     out = np.empty((int(row["out_height"][0]), int(row["out_width"][0]), values.shape[2]), np.float32)

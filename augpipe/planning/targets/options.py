@@ -48,7 +48,7 @@ class TargetOptions(Checked):
     other numbers; not smoothed where images are made smaller. Masks of single objects are always nearest."""
     paired: Annotated[
         dict[str, Literal["nearest", "linear"]],
-        told('must give names of arguments "nearest" or "linear": {name}={{"depth": "linear"}}'),
+        told('must give names of arguments "nearest" or "linear": {name}={"depth": "linear"}'),
     ] = Field(default_factory=dict)
     """In a call by names: further arguments that are images of the same size, and how each is looked up, as depth,
     normals or infrared. They move as the image does, and keep their colours."""

@@ -147,6 +147,8 @@ def test_paired_images_move_as_the_image_does() -> None:
     np.testing.assert_allclose(found["depth"][7], 148.5 - 2 * np.arange(75) + 0.0, atol=1e-3)
     assert found["infrared"].shape == (60, 75, 2) and found["infrared"].dtype == np.uint8
     assert (found["infrared"][:, :, 1] - found["infrared"][:, :, 0] == 40).all() and "depth" not in found["labels"]
+    with pytest.raises(ValueError, match="names arguments of a call, and this one has none"):
+        Augment(recipe)({"image": photo, "depth": depth}, targets=options)
     with pytest.raises(ValueError, match=r"depth has the shape \(119, 150\) .* its image is 120x150"):
         Augment(recipe)(image=photo, depth=depth[1:], targets=options)
 
@@ -156,7 +158,7 @@ def test_what_cannot_be_counted_or_averaged_is_refused() -> None:
     for wrong in (np.zeros(SIZE, np.float32), np.zeros((*SIZE, 2), np.int64)):
         with pytest.raises(ValueError, match="mask_interpolation='majority' counts labels"):
             mapped_mask(wrong, row, by="majority", fill=0, fills=True)
-    with pytest.raises(ValueError, match="mask_interpolation='linear' is for numbers such as depths"):
+    with pytest.raises(ValueError, match="the look-up 'linear' is for numbers such as depths"):
         mapped_mask(np.zeros(SIZE, np.bool_), row, by="linear", fill=0, fills=True)
     with pytest.raises(ValueError, match="paired={'depth': 'linear'} of TargetOptions is for calls of Augment"):
         Loader(label_map_source(2), MOVED, batch_size=2, targets=TargetOptions(paired={"depth": "linear"}))
