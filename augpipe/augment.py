@@ -147,9 +147,10 @@ class Augment:
             bbox_format: how `bboxes` are written, "coco", "pascal_voc", "yolo" or "albumentations".
             targets: how targets are mapped; see `TargetOptions`.
             named: instead of `images`, one image with its targets by name: `image=`, `mask=`, `masks=`, `bboxes=`,
-                `polygons=`, `rotated_boxes=`, `keypoints=`, and lists of any other names with an entry for each object,
-                as `labels=`. The result is a dict of the same names. `images` may also be one image and tv_tensors of
-                torchvision in dicts, lists and tuples; the result is made alike.
+                `polygons=`, `rotated_boxes=`, `keypoints=`, images named in `TargetOptions.paired`, and lists of any
+                other names with an entry for each object, as `labels=`. The result is a dict of the same names.
+                `images` may also be one image and tv_tensors of torchvision in dicts, lists and tuples; the result is
+                made alike.
 
         Returns:
             One image (3, H, W) or a batch (B, 3, H, W), or with the channels last; a list of images where their sizes
@@ -241,7 +242,12 @@ class Augment:
                 f"a call of Augment has no argument {next(iter(named))} next to images. Targets and labels come by "
                 "name with image=..., or in one dict or tuple with torchvision's tv_tensors."
             )
-        asked = {name for name in TARGETS if named.get(name) is not None}
+        if images is not None and options.paired:
+            raise ValueError(
+                f"paired={options.paired} of TargetOptions names arguments of a call, and this one has none. Give the "
+                "image and its targets by name, as image=..., depth=...."
+            )
+        asked = {name for name in (*TARGETS, *options.paired) if named.get(name) is not None}
         if images is not None or asked:
             refuse_targets(self.recipe)
         structure = None if images is None else Structure(images)
@@ -255,10 +261,13 @@ class Augment:
         (size,) = sizes = [item.size for item in given.items]
         targets = {name: value for name, value in named.items() if value is not None}
         known = {name: targets.pop(name) for name in TARGETS if name in targets}
+        paired = {name: targets.pop(name) for name in options.paired if name in targets}
         if structure is not None:
             checked = structure.given(size, options)
         else:
-            checked = given_targets(size, clip=options.clip, bbox_format=bbox_format, fields=targets, **known)
+            checked = given_targets(
+                size, clip=options.clip, bbox_format=bbox_format, paired=paired, fields=targets, **known
+            )
         objects = known_objects(checked, self.recipe) if self.recipe.keeping else None
         made, block = self._made(plan, sizes, given.names, sample_ids, epoch, objects)
         has_tensors = given.are_tensors or (structure is not None and structure.has_tensors)

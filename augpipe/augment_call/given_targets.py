@@ -38,6 +38,8 @@ class GivenTargets:
     """(M, 2 ..) that belong to no object."""
     mask: Mask | None = None
     masks: list[Mask] | None = None
+    paired: dict[str, Mask] = field(default_factory=dict)
+    """Further images by their names."""
     fields: dict[str, Any] = field(default_factory=dict)
     """What is said of each object by its name, an entry each."""
 
@@ -53,6 +55,7 @@ def given_targets(
     polygons: Any = None,
     rotated_boxes: Any = None,
     keypoints: Any = None,
+    paired: Mapping[str, Any] | None = None,
     fields: Mapping[str, Any],
 ) -> GivenTargets:
     """See what was given for an image of (height, width) `size`.
@@ -108,6 +111,7 @@ def given_targets(
         points=points,
         mask=None if mask is None else _mask("mask", mask, size),
         masks=masks,
+        paired={name: _mask(name, one, size) for name, one in (paired or {}).items()},
         fields=dict(fields),
     )
 

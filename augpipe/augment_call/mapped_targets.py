@@ -1,15 +1,16 @@
 """The targets of one image as a view of it shows them."""
 
 from dataclasses import dataclass
+from functools import cache, partial
 
 import numpy as np
 import numpy.typing as npt
 
 from augpipe.augment_call.given_targets import GivenTargets, Mask
 from augpipe.planning.targets.inverse_map import InverseMap
-from augpipe.planning.targets.masks import fill_of, map_mask, mask_bounds, shown_pixels
+from augpipe.planning.targets.masks import fill_of, map_mask, mapped_mask, mask_bounds, shown_pixels
 from augpipe.planning.targets.objects import MappedObjects, Objects, map_objects, shares_of_masks
-from augpipe.planning.targets.options import TargetOptions
+from augpipe.planning.targets.options import Interpolation, TargetOptions
 
 Rows = npt.NDArray[np.void]
 
@@ -26,18 +27,27 @@ class MappedTargets:
     points_are_shown: npt.NDArray[np.bool_] | None
     mask: Mask | None
     masks: list[Mask] | None
+    paired: dict[str, Mask]
 
 
 def mapped_targets(given: GivenTargets, row: Rows, options: TargetOptions, *, drops_empty: bool) -> MappedTargets:
     """Map the targets by a (1,) plan record of a view."""
     inverse = InverseMap(row)
     mask = masks = by_masks = objects = points = are_shown = None
-    if given.mask is not None or given.masks is not None:
-        shown = shown_pixels(row, fills=options.mask_border == "fill")
-        if given.mask is not None:
-            mask = map_mask(given.mask, shown, fill_of(given.mask, options.mask_fill))
-        if given.masks is not None:
-            masks = [map_mask(one, shown, 0) for one in given.masks]
+    fills = options.mask_border == "fill"
+    shown = cache(partial(shown_pixels, row, fills=fills))
+
+    def looked_up(one: Mask, by: Interpolation) -> Mask:
+        fill = fill_of(one, options.mask_fill)
+        if by == "nearest":
+            return map_mask(one, shown(), fill)
+        return mapped_mask(one, row, by=by, fill=fill, fills=fills)
+
+    if given.mask is not None:
+        mask = looked_up(given.mask, options.mask_interpolation)
+    if given.masks is not None:
+        masks = [map_mask(one, shown(), 0) for one in given.masks]
+    paired = {name: looked_up(one, options.paired[name]) for name, one in given.paired.items()}
     if given.num is not None:
         item = np.zeros(given.num, np.int64)
         if given.masks is not None and masks is not None and given.num:
@@ -63,4 +73,5 @@ def mapped_targets(given: GivenTargets, row: Rows, options: TargetOptions, *, dr
         points_are_shown=are_shown,
         mask=mask,
         masks=masks,
+        paired=paired,
     )

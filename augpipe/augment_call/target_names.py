@@ -37,7 +37,7 @@ def named_results(
 def _targets(
     given: GivenTargets, found: MappedTargets, bbox_format: str | None, *, drops_empty: bool
 ) -> dict[str, Any]:
-    result: dict[str, Any] = {}
+    result: dict[str, Any] = dict(found.paired)
     if found.mask is not None:
         result["mask"] = found.mask
     masks, objects = found.masks, found.objects

@@ -116,17 +116,23 @@ def _around(cells: Int, owners: Int, scaled: Int) -> Int:
     return np.stack([np.choose(pair, x), np.choose(pair, y)], axis=1)
 
 
-def looks_around(ops: Sequence[Op]) -> str | None:
-    """The first op that makes a pixel of several: each image of a mosaic is rendered by itself, and it would not see
-    the others."""
+def refused(ops: Sequence[Op]) -> str | None:
+    """Why a mosaic does not go with the first op that makes a pixel of several, as each image of it is rendered by
+    itself and would not see the others, or that moves pixels one by one."""
     for op in (inner for one in ops for inner in one.flat if not inner.is_crop):
         always = op.model_copy(update={"p": 1.0}) if "p" in op.field_names() else op
         sides = np.full(NUM_TRIED, NUM_TRIED)
         frame = Frame(sides, sides)
         stream = Stream(seed_key(0), 0, np.arange(NUM_TRIED, dtype=np.uint32), op.op)
         always.apply(frame, always.draw(RandomWords(stream.words(max(op.num_words, 1)), stream, 0), frame))
-        if frame.blur_variance is not None or frame.bends is not None:
-            return op.op
-        if any((step.kinds >= FIRST_LOOK).any() for step in frame.steps):
-            return op.op
+        if frame.blur_variance is not None or any((step.kinds >= FIRST_LOOK).any() for step in frame.steps):
+            return (
+                f"{op.op} looks at a pixel's neighbours or at the whole image, and the images of a mosaic are rendered "
+                f"one by one. Leave {op.op} out, or the mosaic."
+            )
+        if frame.bends is not None:
+            return (
+                f"{op.op} moves pixels one by one, and where the images of a mosaic meet is known of affine maps, "
+                f"perspectives and lenses only. Leave {op.op} out, or the mosaic."
+            )
     return None

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from augpipe.ops.keep_objects import KnownObjects
 from augpipe.recipes.recipe import Recipe
 from augpipe.sources.protocol import Ints, Source
-from augpipe.sources.targets import has_targets, targets_of
+from augpipe.sources.targets import are_outside, has_targets, targets_of
 from augpipe.validation.plural import count
 from augpipe.validation.suggest import nearest
 
@@ -47,7 +47,7 @@ def check_kept_objects(source: Source, recipes: Sequence[Recipe]) -> None:
 
 
 def objects_of(source: Source, sample_ids: Ints, is_usable: npt.NDArray[np.bool_] | None = None) -> KnownObjects:
-    """The objects of samples, for crops: without crowds.
+    """The objects of samples, for crops: without crowds, and without rotated boxes outside their image.
 
     Args:
         source: one that `check_kept_objects` has passed.
@@ -64,8 +64,7 @@ def objects_of(source: Source, sample_ids: Ints, is_usable: npt.NDArray[np.bool_
         labels=None if found.labels is None else found.labels.astype(np.int64),
         classes=source.object_classes,
     )
-    if "iscrowd" in found.fields:
-        known = without_crowds(known, found.fields["iscrowd"])
+    known = _of(known, ~(are_outside(found) | np.asarray(found.fields.get("iscrowd", False), np.bool_)))
     if is_usable is None:
         return known
     counts = np.zeros(len(sample_ids), np.int64)
@@ -75,7 +74,10 @@ def objects_of(source: Source, sample_ids: Ints, is_usable: npt.NDArray[np.bool_
 
 def without_crowds(known: KnownObjects, iscrowd: Any) -> KnownObjects:
     """Objects without those of (N,) `iscrowd`, which are ignored in training and evaluation too."""
-    stays = np.array([not flag for flag in iscrowd], np.bool_)
+    return _of(known, np.array([not flag for flag in iscrowd], np.bool_))
+
+
+def _of(known: KnownObjects, stays: npt.NDArray[np.bool_]) -> KnownObjects:
     image = np.repeat(np.arange(len(known.counts)), known.counts)
     return replace(
         known,

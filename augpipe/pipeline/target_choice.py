@@ -46,6 +46,11 @@ def chosen_targets(
             f"targets={asked!r:.60}, and the source has none: {source!r:.200}. Give one with annotations, or leave "
             "targets out."
         )
+    if options.paired:
+        raise ValueError(
+            f"paired={dict(options.paired)} of TargetOptions is for calls of Augment. Leave it out: a Loader looks "
+            "up the label maps of its source as mask_interpolation says."
+        )
     for recipe in recipes:
         _refuse(recipe, has_label_maps=bool(source.has_label_maps), is_on_cuda=is_on_cuda)
     if options.masks or options.polygons:

@@ -13,7 +13,7 @@ from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.mapped_objects import ShownImages, pasted, view_targets
 from augpipe.pipeline.mosaic_stage import is_mosaic, put_together
 from augpipe.planning.kernel_rows import Rows, kernel_rows
-from augpipe.planning.targets.masks import fill_of, map_mask, shown_pixels
+from augpipe.planning.targets.masks import fill_of, mapped_mask
 from augpipe.sources.targets import LabelMap, TargetSource, has_targets, targets_of
 
 Kind = tuple[np.dtype[Any], tuple[int, ...]]
@@ -99,11 +99,12 @@ class TargetStages:
                 f"its label map has shape {labels.shape} and type {labels.dtype}, and the photograph is "
                 f"{height}x{width} (height x width)",
             )
-        held = _held_as(labels)
+        by = self._options.mask_interpolation
+        held = (labels.dtype, labels.shape[2:]) if by == "linear" else _held_as(labels)
         fill = fill_of(np.empty(0, held[0]), self._options.mask_fill)
         for (row, table), room in zip(views, self._rooms(batch, held, name), strict=True):
-            shown = shown_pixels(row, fills=self._options.mask_border == "fill", table=table)
-            map_mask(labels, shown, fill, into=room[item.position])
+            fills = self._options.mask_border == "fill"
+            mapped_mask(labels, row, by=by, fill=fill, fills=fills, table=table, into=room[item.position])
 
     def _rooms(self, batch: BatchInProgress, kind: Kind, name: str) -> Sequence[LabelMap]:
         """For each view (B, H, W, ..), made when the first label map of the batch asks for it."""

@@ -19,7 +19,7 @@ from augpipe.ops.crops import seen_beyond
 from augpipe.ops.custom import Custom
 from augpipe.ops.kinds import Ops, is_list
 from augpipe.ops.mixing import Mixing
-from augpipe.ops.mosaic import Mosaic, looks_around
+from augpipe.ops.mosaic import Mosaic, refused
 from augpipe.ops.op import Beyond, Fill
 from augpipe.ops.view_passes import (
     MOST_PASSES,
@@ -163,11 +163,8 @@ class Recipe(TomlFile):
                     f"a mosaic shows {border_text(own)} beyond its images, and the recipe {border_text(beyond)}. Give "
                     "both the same fill, or leave the recipe's border out."
                 )
-            if (name := looks_around(view.ops)) is not None:
-                raise ValueError(
-                    f"{name} looks at a pixel's neighbours or at the whole image, and the images of a mosaic are "
-                    f"rendered one by one. Leave {name} out, or the mosaic."
-                )
+            if reason := refused(view.ops):
+                raise ValueError(reason)
             for size in self.mosaic.canvases[1 if self.mosaic.p == 1.0 else 0 :]:
                 height, width = size
                 for op in view.crops:

@@ -209,6 +209,14 @@ def targets_of(source: TargetSource, sample_ids: Ints) -> Targets | None:
     return objects
 
 
+def are_outside(objects: Targets) -> npt.NDArray[np.bool_]:
+    """(N,) which rotated boxes have no part in their image: the boxes around them, cut at its edge, have no size."""
+    if objects.rotated_boxes is None or objects.boxes is None:
+        return np.zeros(int(objects.counts.sum()), np.bool_)
+    is_out: npt.NDArray[np.bool_] = np.any(objects.boxes[:, 2:] <= objects.boxes[:, :2], axis=1)
+    return is_out
+
+
 def cross_themselves(boxes: Floats) -> npt.NDArray[np.bool_]:
     """(N,) whether sides of (N, 4, 2) corners cross each other, as they do where two corners are swapped."""
 

@@ -16,7 +16,7 @@ from augpipe.datasets.metadata.labelled_source import check_sample_id
 from augpipe.datasets.metadata.names import NameTable, printable
 from augpipe.decoding import Header, probe
 from augpipe.decoding.orientation import swaps_sides
-from augpipe.sources.targets import LabelMap, Targets
+from augpipe.sources.targets import LabelMap, Targets, are_outside
 from augpipe.validation.plural import count
 
 _START_BYTES = 1 << 16
@@ -291,6 +291,10 @@ def check_annotations(source: AnnotatedSource, progress: Callable[[int], None] =
             source.turned(sample_id)
             if source.has_label_maps:
                 source.label_map(sample_id)
+            objects = source.targets_of(np.array([sample_id]))
+            for number in () if objects is None else np.flatnonzero(are_outside(objects)).tolist():
+                if len(found) < MOST_LISTED:
+                    found.append(Fault(source.name(sample_id), f"object {number} lies outside the image"))
         except (OSError, ValueError) as error:
             if len(found) < MOST_LISTED:
                 name = source.name(sample_id)

@@ -58,6 +58,10 @@ class Faults:
         """What stays in another form; it is counted by its reason."""
         self._add(self._mended, where, reason, noun, reason)
 
+    def note(self, where: str, reason: str, noun: str = "object") -> None:
+        """What stays as it is and is not wrong; it is counted by its reason."""
+        self._add(self._mended, where, reason, noun, reason, lists=False)
+
     @property
     def left_out(self) -> list[str]:
         """`3 objects without a size (the first: instances.json, annotation 7)`, for each reason."""
@@ -65,13 +69,22 @@ class Faults:
 
     @property
     def mended(self) -> list[str]:
-        """The same of what was mended."""
+        """The same of what was mended or noted."""
         return _in_words(self._mended)
 
-    def _add(self, counts: dict[str, tuple[int, str, str]], where: str, reason: str, noun: str, kind: str) -> None:
+    def _add(
+        self,
+        counts: dict[str, tuple[int, str, str]],
+        where: str,
+        reason: str,
+        noun: str,
+        kind: str,
+        *,
+        lists: bool = True,
+    ) -> None:
         num, _, first = counts.get(kind, (0, noun, where))
         counts[kind] = num + 1, noun, first
-        if len(self.listed) < MOST_LISTED:
+        if lists and len(self.listed) < MOST_LISTED:
             self.listed.append(Fault(where, reason))
 
 

@@ -104,7 +104,8 @@ class ObjectList:
             num_samples: N.
             limits: (N, 2) width and height of the images; inf where they are not known.
             tolerance: how far something may reach outside without being counted, in the unit of `limits`.
-            rotated: whether each object has one ring of four corners, which is a rotated box. These are not cut.
+            rotated: whether each object has one ring of four corners, which is a rotated box. These are not cut, and
+                corners outside are not wrong. Where limits are not known, boxes are not cut either.
 
         Raises:
             ValueError: an object is refused, and the faults are not counted; names it.
@@ -118,9 +119,7 @@ class ObjectList:
             keypoints = np.array(self._keypoints, np.float32).reshape(len(samples), self._num_keypoints, 3)
         kept = self._finite(boxes, points, corners, rings, keypoints)
         boxes[~kept] = 0.0
-        kept &= self._fits(
-            boxes, limits[samples], tolerance, kept, mends="staying there" if rotated else "cut at its edge"
-        )
+        kept &= self._fits(boxes, limits[samples], tolerance, kept, rotated=rotated)
         if rotated:
             kept &= self._are_rotated_boxes(points.reshape(-1, 4, 2), kept)
         order = np.flatnonzero(kept)
@@ -179,19 +178,25 @@ class ObjectList:
         stays &= self._say(is_line & stays & kept, self._faults.leave_out, "without a size")
         return stays
 
-    def _fits(self, boxes: Floats, limits: Floats, tolerance: float, kept: Bools, mends: str) -> Bools:
+    def _fits(self, boxes: Floats, limits: Floats, tolerance: float, kept: Bools, *, rotated: bool) -> Bools:
         """Cut the boxes at their images' edges, in place: which objects have a size there."""
         faults = self._faults
         sizes = boxes[:, 2:] - boxes[:, :2]
         stays = self._say((sizes < 0).any(axis=1) & kept, faults.refuse, "its box has a negative size")
         is_flat = (sizes <= 0).any(axis=1) & stays & kept
         stays &= self._say(is_flat, faults.leave_out, "without a size")
-        beyond = np.maximum(-boxes[:, :2], boxes[:, 2:] - limits).max(axis=1, initial=0.0)
-        boxes[:, 0::2] = np.clip(boxes[:, 0::2], 0.0, limits[:, :1])
-        boxes[:, 1::2] = np.clip(boxes[:, 1::2], 0.0, limits[:, 1:])
+        is_open = rotated & ~np.isfinite(limits).all(axis=1)  # what lies outside is seen once the size is known
+        least = np.where(is_open, -np.inf, 0.0)[:, None]
+        beyond = np.maximum(least - boxes[:, :2], boxes[:, 2:] - limits).max(axis=1, initial=0.0)
+        boxes[:, 0::2] = np.clip(boxes[:, 0::2], least, limits[:, :1])
+        boxes[:, 1::2] = np.clip(boxes[:, 1::2], least, limits[:, 1:])
         is_out = (boxes[:, 2:] <= boxes[:, :2]).any(axis=1) & stays & kept
         stays &= self._say(is_out, faults.leave_out, "outside the image")
-        self._say((beyond > tolerance) & stays & kept, faults.mend, f"reaching outside the image, {mends}")
+        reaches_out = (beyond > tolerance) & stays & kept
+        if rotated:
+            self._say(reaches_out, faults.note, "reaching outside the image, staying there")
+        else:
+            self._say(reaches_out, faults.mend, "reaching outside the image, cut at its edge")
         return stays
 
     def _cut(

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from augpipe.sources.protocol import Source
-from augpipe.sources.targets import has_targets
+from augpipe.sources.targets import are_outside, has_targets
+from augpipe.validation.plural import count
 
 _CHUNK = 1_024
 """Images whose objects are looked up at once."""
@@ -45,7 +46,7 @@ def object_statistics(source: Source) -> ObjectStatistics | None:
     if not has_targets(source):
         return None
     counts, labels, areas = [], [], []
-    num_crowds = num_outlines = num_keypoints = 0
+    num_crowds = num_outlines = num_keypoints = num_outside = 0
     for begin in range(0, len(source), _CHUNK):
         found = source.targets_of(np.arange(begin, min(begin + _CHUNK, len(source)), dtype=np.int64))
         if found is None:
@@ -53,7 +54,9 @@ def object_statistics(source: Source) -> ObjectStatistics | None:
         counts.append(found.counts)
         labels.append(np.empty(0, np.int64) if found.labels is None else found.labels)
         if found.boxes is not None:
-            areas.append((found.boxes[:, 2:] - found.boxes[:, :2]).prod(axis=1))
+            stays = ~are_outside(found)
+            num_outside += int(np.count_nonzero(~stays))
+            areas.append((found.boxes[stays, 2:] - found.boxes[stays, :2]).prod(axis=1))
         num_crowds += int(np.sum(found.fields.get("iscrowd", 0)))
         num_outlines += sum(len(rings) > 0 for rings in found.polygons or ())
         num_keypoints += 0 if found.keypoints is None else int(np.count_nonzero(found.keypoints[:, :, 2]))
@@ -63,6 +66,7 @@ def object_statistics(source: Source) -> ObjectStatistics | None:
     )
     names = [*source.object_classes, *map(str, range(len(source.object_classes), len(of_class)))]
     kinds = np.searchsorted([SMALL_PX**2, LARGE_PX**2], np.concatenate([np.empty(0), *areas]), side="right")
+    notes = [f"{count(num_outside, 'object')} outside the image, which batches drop"] if num_outside else []
     return ObjectStatistics(
         num=int(of_image.sum()),
         num_images=int(np.count_nonzero(of_image)),
@@ -72,5 +76,5 @@ def object_statistics(source: Source) -> ObjectStatistics | None:
         num_keypoints=num_keypoints,
         class_sizes=dict(zip(names, of_class.tolist(), strict=True)),
         box_sizes=dict(zip(("small", "medium", "large"), np.bincount(kinds, minlength=3).tolist(), strict=True)),
-        mended=tuple(getattr(source, "notes", ())),
+        mended=(*getattr(source, "notes", ()), *notes),
     )

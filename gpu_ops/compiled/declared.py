@@ -25,6 +25,7 @@ MODULES = {
         "gpu_ops.image.rings",
         "gpu_ops.image.least_rectangles",
         "gpu_ops.image.nearest",
+        "gpu_ops.image.paired",
     ),
     "decoder": ("gpu_ops.jpeg.workspace", "gpu_ops.jpeg.walk"),
     "codecs": ("gpu_ops.codec.loops", "gpu_ops.codec.four_bit", "gpu_ops.codec.one_bit"),

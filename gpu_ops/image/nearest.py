@@ -30,6 +30,8 @@ ONE = np.float32(1.0)
 ZERO = np.float32(0.0)
 FURTHEST = np.float32(2.0**30)
 """Pixels from the origin, of what is looked up further away: whole numbers hold it."""
+SCRATCH_ROWS = 2 + NODE_ROWS
+"""Rows of scratch of a look-up."""
 
 
 @subroutine
@@ -79,6 +81,33 @@ def _snap(at):
     """Move coordinates along an axis to the one tap that an image of nearest pixels has there, as it rounds them."""
     for i in range(len(at)):
         at[i] = first_tap(clamp(at[i], -FURTHEST, FURTHEST), HALF)
+
+
+@subroutine
+def look_up_row(row, width, first_x, y, scratch, nodes_held, bends, as_taps):
+    """Write where `width` places of a row come from into the first two rows of scratch, x and then y.
+
+    Args:
+        row: the `KERNEL_ROW`.
+        width: of the output.
+        first_x, y: the first place; the others follow a pixel apart.
+        scratch: (`SCRATCH_ROWS` * width + `NODE_ROWS` * BEYOND,) float32.
+        nodes_held: (TAPS,) int64 of which lines of nodes scratch holds what the rows before made; `NO_ROW` wherever
+            `first_x` is another one.
+        bends: `gpu_ops.image.fused.bends(rows)`.
+        as_taps: of `nearest_pixels`.
+    """  # scratch stays the caller's: numba frees an array after its last use
+    at_x, at_y = scratch[:width], scratch[width : 2 * width]
+    locate(row, width, first_x, y, at_x, at_y)
+    if bends is not None and row.field:
+        s = scratch.ctypes.data
+        bend_row(row, s, s + 8 * width, width, first_x, y, width, nodes_held)
+    if row.is_constant == MEETING:
+        _meet(at_x, np.float32(row.low_x), np.float32(row.high_x))
+        _meet(at_y, np.float32(row.low_y), np.float32(row.high_y))
+    if as_taps:
+        _snap(at_x)
+        _snap(at_y)
 
 
 @subroutine
@@ -139,7 +168,7 @@ def nearest_pixels(rows, item, fills, image_width, found, bends, as_taps):
     """
     row = rows[item]
     height, width = found.shape
-    scratch = np.empty(2 * width + NODE_ROWS * (width + BEYOND), np.float32)
+    scratch = np.empty(SCRATCH_ROWS * width + NODE_ROWS * BEYOND, np.float32)
     at_x, at_y = scratch[:width], scratch[width : 2 * width]
     nodes_held = np.full(TAPS, NO_ROW)
     low_x, low_y = np.float32(row.low_x), np.float32(row.low_y)
@@ -157,16 +186,7 @@ def nearest_pixels(rows, item, fills, image_width, found, bends, as_taps):
         return
     for i in range(height):
         y = centred(np.int32(i), height)
-        locate(row, width, centred(np.int32(0), width), y, at_x, at_y)
-        if bends is not None and row.field:
-            s = scratch.ctypes.data  # in the loop, as numba frees an array after its last use
-            bend_row(row, s, s + 8 * width, width, centred(np.int32(0), width), y, width, nodes_held)
-        if row.is_constant == MEETING:
-            _meet(at_x, low_x, high_x)
-            _meet(at_y, low_y, high_y)
-        if as_taps:
-            _snap(at_x)
-            _snap(at_y)
+        look_up_row(row, width, centred(np.int32(0), width), y, scratch, nodes_held, bends, as_taps)
         num_outside = np.int32(0)
         for j in range(width):
             inside = is_inside(nearest(at_x[j]), low_x, high_x) * is_inside(nearest(at_y[j]), low_y, high_y)

@@ -1,4 +1,5 @@
-"""Masks through a map: for each output pixel the label of the one source pixel that it shows."""
+"""Masks through a map: for each output pixel the label of the one source pixel that it shows, or the most frequent one
+of those that it covers; and values that are interpolated."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,13 +10,127 @@ import numpy.typing as npt
 from augpipe.gpu_ops.image import rings as loops
 from augpipe.gpu_ops.image.fused import bends
 from augpipe.gpu_ops.image.nearest import nearest_pixels, take_classes
+from augpipe.gpu_ops.image.paired import linear_values, majority_pixels
 from augpipe.gpu_ops.image.program_rows import first_parts
-from augpipe.planning.fields import ON_THE_CPU, drawn_by
+from augpipe.planning.fields import ON_THE_CPU, bent_points_of_pass, drawn_by
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.record_passes import has_passes, passes_of
+from augpipe.planning.targets.options import Interpolation
 
 Rows = npt.NDArray[np.void]
 Mask = npt.NDArray[Any]
+
+MOST_PARTS = 16
+"""In how many parts along each side an output pixel is looked at for the most frequent label."""
+LOOKS = (np.arange(5) + 0.5) / 5
+"""Where along the frame's sides it is seen how much of the image an output pixel covers, in parts of these."""
+ROUNDING_PX = 1e-3
+"""By how much an output pixel may cover more than whole pixels, and count as if it did not."""
+
+
+def mapped_mask(
+    mask: Mask,
+    row: Rows,
+    *,
+    by: Interpolation,
+    fill: float,
+    fills: bool,
+    table: Rows | None = None,
+    into: Mask | None = None,
+) -> Mask:
+    """(H, W, ..) of a (height, width, ..) mask, or of an image that is paired with the image, by a (1,) plan record.
+
+    Args:
+        mask: of the image.
+        row: the record.
+        by: how it is looked up. Of several passes, each looks at what the one before it gave, unless it is nearest.
+        fill: where nothing is shown, a number of the mask's type.
+        fills: of `shown_pixels`.
+        table: of `shown_pixels`.
+        into: of `map_mask`.
+
+    Raises:
+        ValueError: the mask's type cannot be looked up like that.
+    """
+    if by == "nearest":
+        return map_mask(mask, shown_pixels(row, fills=fills, table=table), fill, into)
+    as_taps = not drawn_by(row).isdisjoint(ON_THE_CPU)
+    passes = passes_of(row)
+    if into is not None and len(passes) > 1:
+        mask = mask.astype(into.dtype)  # which holds the fill, too
+    for nth, own in enumerate(passes):
+        kernel_row = table if table is not None and len(passes) == 1 else kernel_rows(own)
+        out = into if nth == len(passes) - 1 else None
+        if by == "linear":
+            mask = _interpolated(mask, own, kernel_row, fill, fills, out)
+        else:
+            mask = map_mask(mask, _majority(mask, own, kernel_row, fill, fills, as_taps), fill, out)
+    return mask
+
+
+def _majority(mask: Mask, row: Rows, table: Rows, fill: float, fills: bool, as_taps: bool) -> npt.NDArray[np.int32]:
+    """(H, W) of one pass: the number of a pixel with the label that each output pixel shows most of, -1 for none."""
+    labels, parts = _numbered(mask, fill), parts_of(row)
+    if parts == 1:
+        return shown_pixels(row, fills=fills, table=table, as_taps=as_taps)
+    found = np.empty((int(row["out_height"][0]), int(row["out_width"][0])), np.int32)
+    rows, width = first_parts(table), int(row["width"][0])
+    majority_pixels(rows, 0, fills, width, labels[:-1], int(labels[-1]), parts, found, bends(table), as_taps)
+    return found
+
+
+def parts_of(row: Rows) -> int:
+    """How many pixels of the image an output pixel of one pass covers along a side, at most, where the frame is looked
+    at; rounded up, and at most `MOST_PARTS`."""
+    size = np.array([row["out_width"][0], row["out_height"][0]], np.float64)
+    middles = np.stack(np.meshgrid(*(LOOKS * size[:, None])), axis=-1).reshape(-1, 1, 2)
+    ends = middles + 0.5 * np.array([[-1, 0], [1, 0], [0, -1], [0, 1]])
+    found = bent_points_of_pass(row, ends.reshape(-1, 2), np.zeros(4 * len(middles), np.int64)).reshape(-1, 2, 2, 2)
+    lengths = np.linalg.norm(found[:, :, 1] - found[:, :, 0], axis=2)
+    longest = lengths[np.isfinite(lengths)].max(initial=1.0)
+    return int(np.clip(np.ceil(longest - ROUNDING_PX), 1, MOST_PARTS))
+
+
+def _numbered(mask: Mask, fill: float) -> npt.NDArray[np.int64]:
+    """(height * width + 1,) a number for each pixel's label, and for `fill`: the least has the least.
+
+    Raises:
+        ValueError: the mask has no labels.
+    """
+    planes = mask.reshape(*mask.shape[:2], -1)
+    is_colours = mask.dtype == np.uint8 and 1 < planes.shape[2] < 8
+    if mask.dtype.kind not in "biu" or (planes.shape[2] != 1 and not is_colours):
+        raise ValueError(
+            f"mask_interpolation='majority' counts labels: (H, W) whole numbers, or 8-bit colours (H, W, C). The mask "
+            f"has the shape {mask.shape} and the type {mask.dtype}. Choose 'nearest' or 'linear'."
+        )
+    numbers, filled = np.zeros(mask.shape[0] * mask.shape[1] + 1, np.int64), int(fill)
+    for plane in range(planes.shape[2]):
+        numbers[:-1] += 256**plane * planes[:, :, plane].reshape(-1).astype(np.int64)
+        numbers[-1] += 256**plane * filled
+    return numbers
+
+
+def _interpolated(mask: Mask, row: Rows, table: Rows, fill: float, fills: bool, into: Mask | None) -> Mask:
+    """What one pass shows of values, between the four pixels around each place, in the numbers of float32.
+
+    Raises:
+        ValueError: the mask is Boolean.
+    """
+    if mask.dtype.kind == "b":
+        raise ValueError(
+            "the look-up 'linear' is for numbers such as depths, and a mask or paired image is Boolean. Choose "
+            "'nearest'."
+        )
+    values = np.ascontiguousarray(mask.reshape(*mask.shape[:2], -1), np.float32)
+    out = np.empty((int(row["out_height"][0]), int(row["out_width"][0]), values.shape[2]), np.float32)
+    linear_values(first_parts(table), 0, fills, values, np.float32(fill), out, bends(table))
+    mapped: Mask = out.reshape(*out.shape[:2], *mask.shape[2:])
+    mapped = (np.rint(mapped) if mask.dtype.kind in "iu" else mapped).astype(mask.dtype)
+    if into is None:
+        return mapped
+    into[...] = mapped
+    return into
 
 
 def shown_pixels(

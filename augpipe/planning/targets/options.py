@@ -13,6 +13,9 @@ Float = npt.NDArray[np.float64]
 
 Index = Annotated[int, Field(ge=0)]
 TargetForm = Literal["list", "padded", "flat"]
+Interpolation = Literal["nearest", "majority", "linear"]
+NAMED = frozenset("image images mask masks bboxes polygons rotated_boxes keypoints bbox_format targets plan".split())
+"""Arguments of a call that are known by their names."""
 
 
 class TargetOptions(Checked):
@@ -38,6 +41,17 @@ class TargetOptions(Checked):
     mask_border: Literal["fill", "image"] = "fill"
     """fill: `mask_fill` wherever the image has no pixels. image: the recipe's border, so that labels are mirrored where
     pixels are; where that is constant, `mask_fill`."""
+    mask_interpolation: Interpolation = "nearest"
+    """How `mask`, or a source's label map, is looked up. nearest: the pixel nearest to the one that is looked up.
+    majority: the most frequent label of the pixels that an output pixel covers, for images that are made smaller; the
+    least of equally frequent ones, and what lies outside counts as `mask_fill`. linear: between pixels, for depth and
+    other numbers; not smoothed where images are made smaller. Masks of single objects are always nearest."""
+    paired: Annotated[
+        dict[str, Literal["nearest", "linear"]],
+        told('must give names of arguments "nearest" or "linear": {name}={"depth": "linear"}'),
+    ] = Field(default_factory=dict)
+    """In a call by names: further arguments that are images of the same size, and how each is looked up, as depth,
+    normals or infrared. They move as the image does, and keep their colours."""
     keypoint_swaps: Annotated[
         tuple[tuple[Index, Index], ...], told("must be a list of pairs of points: {name}=[[1, 2], [3, 4]]")
     ] = ()
@@ -60,6 +74,16 @@ class TargetOptions(Checked):
             if points.count(point) > 1:
                 raise ValueError(f"keypoint_swaps={[list(pair) for pair in swaps]}: point {point} is in it twice.")
         return swaps
+
+    @field_validator("paired")
+    @classmethod
+    def _have_names_of_their_own(cls, paired: dict[str, str]) -> dict[str, str]:
+        for name in paired.keys() & NAMED:
+            raise ValueError(
+                f"paired={paired}: {name} is known as an argument already. Give the image another name; "
+                "mask_interpolation says how mask is looked up."
+            )
+        return paired
 
     @property
     def drops(self) -> bool:

@@ -495,6 +495,7 @@ def test_a_recipe_with_a_mosaic_is_written_saved_and_made_of_another_size(tmp_pa
         ({"ops": (ops.CenterCrop(size=40), ops.GaussianBlur())}, "gaussian_blur looks at a pixel's neighbours"),
         ({"ops": (ops.CenterCrop(size=40), ops.ColorJitter(contrast=0.4, about="mean"))}, "color_jitter looks at"),
         ({"ops": (ops.CenterCrop(size=40), ops.OneOf(ops=(ops.Equalize(), ops.Flip()), p=0.01))}, "equalize looks at"),
+        ({"ops": (ops.CenterCrop(size=40), ops.ElasticTransform())}, "elastic_transform moves pixels one by one"),
         ({"ops": (ops.Flip(),)}, "a view without a crop keeps that"),
         ({"ops": (ops.CenterCrop(size=97),)}, "the canvas of the mosaic: the photograph is 96x96 pixels"),
         ({"ops": (ops.CenterCrop(size=40), ops.Pad(px=3))}, "a mosaic shows constant .* and the recipe constant"),

@@ -11,6 +11,7 @@ from augpipe.datasets.annotations.dota import DotaSource
 from augpipe.datasets.annotations.open_annotated import open_to_check
 from augpipe.datasets.annotations.yolo import YoloSource
 from augpipe.datasets.open import open_source
+from augpipe.datasets.stats.objects import object_statistics
 from tests.datasets.annotations.annotated_sets import SIZES, everything, put_image, put_images
 
 HEAD = "imagesource:GoogleEarth\ngsd:0.146343590398\n"
@@ -81,6 +82,42 @@ def test_lines_without_an_area_are_left_out(tmp_path: Path) -> None:
     assert source.left_out[0].startswith("2 objects without a size")
 
 
+OUTSIDE = ["100 5 120 5 120 9 100 9 ship 0", "-30 5 -3 5 -3 9 -30 9 ship 0"]
+"""Right and left of image b, which is 30 pixels wide."""
+
+
+def test_boxes_outside_the_image_are_listed_and_dropped_on_either_side(tmp_path: Path) -> None:
+    put_dota(tmp_path, {"a": SHIP, "b": "\n".join([SHIP.replace("30.5", "40"), *OUTSIDE])})
+    source = open_source(tmp_path)
+    assert isinstance(source, DotaSource) and source.left_out == [] == source.notes
+    recipe = Recipe(ops=[ops.Resize(size=(40, 30))])
+    batch = next(iter(Loader(source, recipe, batch_size=3, shuffle=False, framework="numpy", dtype="uint8")))
+    assert len(batch.targets[1]["boxes"]) == 1
+    assert batch.dropped[1] == [(1, "nothing of it is shown"), (2, "nothing of it is shown")]
+    # corners outside are usual in DOTA: only what lies outside as a whole is a fault
+    faults = check_annotations(open_to_check(str(tmp_path)))
+    assert [fault.reason for fault in faults] == [f"object {number} lies outside the image" for number in (1, 2)]
+    assert all(fault.where.endswith("b.jpg") for fault in faults)
+    found = object_statistics(source)
+    assert found is not None and found.box_sizes == {"small": 2, "medium": 0, "large": 0}
+    assert found.mended == ("2 objects outside the image, which batches drop",)
+
+
+def test_crops_do_not_keep_boxes_outside_the_image(tmp_path: Path) -> None:
+    lines = {"a": SHIP, "b": f"{OUTSIDE[0]}\n2 20 5 20 5 23 2 23 ship 0", "c": OUTSIDE[0]}
+    crop = ops.RandomCrop(size=8, keep_objects=ops.KeepObjects(tries=1))
+    loader = Loader(
+        open_source(put_dota(tmp_path, lines)), Recipe(ops=[crop]), batch_size=3, framework="numpy", dtype="uint8"
+    )
+    for epoch in range(8):
+        loader.set_epoch(epoch)
+        (batch,) = loader
+        position = batch.plan.sample_ids.tolist().index(1)
+        assert batch.targets[position]["object_ids"].tolist() == [1]
+        tries = batch.plan.rows["drawn"]["random_crop"]["keep_objects"]["tries"]
+        assert tries[batch.plan.sample_ids.tolist().index(2)] == 0  # nothing to keep
+
+
 # --- YOLO's
 
 
@@ -128,7 +165,9 @@ def test_lines_that_are_no_rotated_boxes_are_refused(tmp_path: Path, line: str, 
 
 
 def test_corners_outside_stay_and_are_counted(tmp_path: Path) -> None:
-    source = YoloSource(put_obb(tmp_path, "0 -0.25 0.25 0.5 0.25 0.5 0.5 -0.25 0.5") / "images", rotated=True)
+    put_obb(tmp_path, "0 -0.25 0.25 0.5 0.25 0.5 0.5 -0.25 0.5")
+    source = YoloSource(tmp_path / "images", rotated=True)
+    assert check_annotations(source) == []  # nothing is wrong with them
     found = everything(source)
     assert found.rotated_boxes is not None and found.boxes is not None
     assert found.rotated_boxes[0][0].tolist() == [-16, 12] and found.boxes.tolist() == [[0, 12, 32, 24]]

@@ -522,6 +522,12 @@ for bent in (
             image=rng.integers(0, 256, (40, 50, 3), np.uint8), mask=np.zeros((40, 50)), bbox_format="coco",
             bboxes=[[0, 0, 50, 40], [5, 5, 9, 9]], polygons=[[[0, 0, 50, 0, 50, 40]], []],
         )
+for bent in ([], [elastic]):
+    for by in ("majority", "linear"):
+        Augment(Recipe(ops=[ops.Resize(size=(16, 20)), *bent]))(
+            image=np.zeros((40, 50, 3), np.uint8), mask=np.zeros((40, 50), np.uint8),
+            targets=TargetOptions(mask_interpolation=by),
+        )
 Augment(Recipe(ops=normal))(image=np.zeros((40, 50, 3), np.uint8), rotated_boxes=[[9, 9, 30, 9, 30, 20, 9, 20]])
 lanczos(rng.integers(0, 256, (40, 50, 4), np.uint8), 20, 30)
 ChannelSums.of(rng.integers(0, 256, (40, 50, 4), np.uint8))
