@@ -61,7 +61,11 @@ def finished_in_turn(made: Iterable[Op], interpolation: str) -> tuple[Op, ...]:
     looks = ("bilinear",) if any(inner.op == "blur" for inner in held) else INTERPOLATIONS
     if interpolation not in looks or not any(inner.is_geometry for inner in held):
         return groups
-    found = [changed(op, ops=tuple(map(_in_turn, op.ops)), own_look=interpolation) for op in groups]
+    found = [
+        changed(op, ops=tuple(map(_in_turn, op.ops)), own_look=interpolation)
+        for op in groups
+        if isinstance(op, ops.OneOf)
+    ]
     return groups if sum(op.num_stages for op in found) >= MOST_PASSES else tuple(found)
 
 

@@ -46,7 +46,7 @@ def test_groups_finish_one_by_one_as_pillows_calls(look: str) -> None:
     slanted = (1.0, float(np.tan(np.radians(15.0))), 0.0, 0.0, 1.0, 0.0)
     theirs = theirs.transform(size, Image.Transform.AFFINE, slanted, RESAMPLING[look], fillcolor=fill)
     found = made(ops.CenterCrop(size=(40, 48)), *(one(op, look=look) for op in (TURN, INVERT, SHEAR)))
-    assert apart(found, theirs) <= (6 if look == "bicubic" else 2)  # Pillow's cubic has a = -1 where it turns
+    assert apart(found, theirs) <= (10 if look == "bicubic" else 2)  # of a = -1 in Pillow where it turns, here -0.5
 
 
 def test_ops_of_a_choice_finish_in_turn() -> None:
