@@ -26,7 +26,8 @@ def counts(path: Path) -> tuple[int, int, int]:
 
 def test_the_docs_say_how_many() -> None:
     told = re.search(
-        r"Of (\d+) published recipes, (\d+) are imported as a whole and (\d+) exactly\. Of (\d+) others.* now (\d+) and (\d+)",
+        r"Of (\d+) published recipes, (\d+) are imported as a whole and (\d+) exactly\. "
+        r"Of (\d+) others.* now (\d+) and (\d+)",
         " ".join(PAGE.read_text(encoding="utf-8").split()),
     )
     assert told is not None
