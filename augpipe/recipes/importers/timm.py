@@ -132,9 +132,9 @@ def _train(found: Findings, given: Mapping[str, Any]) -> None:
         else:
             beyond = ("constant", levels([min(255, round(255 * x)) for x in given["mean"]]))
             look = Look(interpolation=_look(given).interpolation)
-            made = finished_in_turn(read.ops(), look.interpolation)
-            told = " ".join(filter(None, [*read.notes, note_of(made)]))
-            found.add("auto_augment", *made, note=told, look=look, beyond=beyond)
+            groups = finished_in_turn(read.ops(), look.interpolation)
+            told = " ".join(filter(None, [*read.notes, note_of(groups)]))
+            found.add("auto_augment", *groups, note=told, look=look, beyond=beyond)
     if given["color_jitter"] and (not policy or given["force_color_jitter"] or "3a" in policy):
         _jitter(found, given)
     if given["grayscale_prob"]:
