@@ -59,7 +59,7 @@ def commutes(step: Op, look_up: Op, place: Place) -> bool:
     """Whether a step before a look-up gives what it gives behind it; of noise and of holes, as they are distributed."""
     if isinstance(look_up, ops.WholePixels):
         return True  # which says how those behind it look
-    if _shows_the_same_pixels(look_up, place):
+    if shows_the_same_pixels(look_up, place):
         return _is_alike(step, look_up, place)
     if not (_is_linear(step) or (_is_of_a_pixel(step) and _shows_single_pixels(look_up, place))):
         return False
@@ -125,7 +125,7 @@ def _are_whole(place: Place, cells: tuple[int, int]) -> bool:
     return place.sides is not None and not any(side % num for side, num in zip(place.sides, cells, strict=True))
 
 
-def _shows_the_same_pixels(look_up: Op, place: Place) -> bool:
+def shows_the_same_pixels(look_up: Op, place: Place) -> bool:
     """Whether it only puts the pixels of a frame elsewhere in it."""
     is_square = place.sides is not None and place.sides[0] == place.sides[1]
     if isinstance(look_up, ops.QuarterTurn):

@@ -56,17 +56,18 @@ class ForNobody:
 
     def __init__(self) -> None:
         self.drawn: dict[str, Drawn] = {}
-        self._steps: dict[str, list[ColourStep] | None] = {}
+        self._steps: dict[tuple[str, int | None], list[ColourStep] | None] = {}
 
-    def steps_of(self, key: str, op: Op, drawn: Drawn) -> list[ColourStep] | None:
+    def steps_of(self, key: str, op: Op, drawn: Drawn, stage: int | None) -> list[ColourStep] | None:
         """The steps of colour that the op under that name adds to a frame; None where it does anything else to it."""
-        if key not in self._steps:
+        name = key, stage
+        if name not in self._steps:
             frame = Frame(NOBODY, NOBODY)
             before = vars(frame).copy()
-            op.apply(frame, drawn)
+            _apply(op, frame, drawn, stage)
             does_more = any(before[name] is not value for name, value in vars(frame).items() if name != "steps")
-            self._steps[key] = None if does_more else frame.steps
-        return self._steps[key]
+            self._steps[name] = None if does_more else frame.steps
+        return self._steps[name]
 
 
 class Group(Op):
@@ -78,6 +79,11 @@ class Group(Op):
     """The ops to choose from; no crop, normalize or whole_pixels."""
     p: Probability = 1.0
     """How often any of them is applied."""
+    own_look: Literal["bilinear", "bicubic", "nearest", "random"] | None = None
+    """None: look-ups among its ops are part of the one before it, and its other ops act behind all look-ups of that
+    pass. Otherwise it begins a pass, as in libraries that finish each step: it looks at what all before it have made,
+    as bytes, between pixels like this, whatever the recipe's `interpolation`. Shrinking does not average, nor does the
+    edge mix with a constant border."""
 
     @model_validator(mode="after")
     def _holds_augmentations(self) -> Self:
@@ -89,11 +95,21 @@ class Group(Op):
                     f"{self.op} holds {op.key}, a function of yours, and it begins a pass of the view. Put it into the "
                     "recipe's ops, with a p of its own; or choose within the function, by its draws."
                 )
+            if isinstance(op, Group) and op.own_look is not None:
+                raise ValueError(
+                    f"{self.op} holds {op.op} with own_look={op.own_look!r}, and only a group in the recipe's ops "
+                    f"begins a pass. Leave own_look out of it, or give it to {self.op}."
+                )
             if op.is_crop or op.op in ("normalize", "whole_pixels") or op.alternates:
                 which = f"{op.op} with alternate" if op.alternates else op.op
                 raise ValueError(
                     f"{self.op} holds {which}, which does not act on one image. Put it into the recipe's ops."
                 )
+        if self.own_look not in (None, "bilinear") and any(inner.op == "blur" for inner in self.flat):
+            raise ValueError(
+                f"blur widens the bilinear look-up, and own_look={self.own_look!r} has none. Write GaussianBlur "
+                "instead of Blur, or own_look='bilinear'."
+            )
         return self
 
     @property
@@ -143,13 +159,26 @@ class Group(Op):
         for key, op in self.keyed:
             frame.steps = self.applied_to_some(key, op, frame, drawn[key], at=len(frame.steps))
 
-    def applied_to_some(self, key: str, op: Op, frame: Frame, own: "OfSome", at: int) -> list[ColourStep]:
-        """The frame's steps of colour after an op was applied to some images, with its own from place `at` on."""
-        added = None if len(own.rows) else self.for_nobody.steps_of(key, op, own.drawn)
+    @property
+    def num_stages(self) -> int:
+        """How many passes it takes where it has an `own_look`."""
+        return 1
+
+    def apply_stage(self, frame: Frame, drawn: Drawn, stage: int) -> None:
+        """Change the frame of one of its passes."""
+        if stage == 0:
+            self.apply(frame, drawn)
+
+    def applied_to_some(
+        self, key: str, op: Op, frame: Frame, own: "OfSome", at: int, stage: int | None = None
+    ) -> list[ColourStep]:
+        """The frame's steps of colour after an op, or one stage of it, was applied to some images, with its own from
+        place `at` on."""
+        added = None if len(own.rows) else self.for_nobody.steps_of(key, op, own.drawn, stage)
         if added is None:
             part = PartOfFrame(frame, own.rows)
             part.steps = frame.steps[:at]
-            op.apply(part, own.drawn)
+            _apply(op, part, own.drawn, stage)
             added = part.steps[at:]
         steps = list(frame.steps)
         for place, step in enumerate(added, start=at):
@@ -165,6 +194,16 @@ class Group(Op):
             if is_applied
         ]
         return ", ".join(text for text in texts if text)
+
+
+def _apply(op: Op, frame: Frame, drawn: Drawn, stage: int | None) -> None:
+    """Apply an op, or of one in a group of several passes what acts in one of them."""
+    if stage is None:
+        op.apply(frame, drawn)
+    elif isinstance(op, Group):
+        op.apply_stage(frame, drawn, stage)
+    elif stage == 0:
+        op.apply(frame, drawn)
 
 
 class OneOf(Group):
@@ -210,9 +249,19 @@ class OneOf(Group):
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         """Ops that never meet in one image share their places in its program of colours."""
+        self._apply_one(frame, drawn, None)
+
+    @property
+    def num_stages(self) -> int:
+        return max(op.num_stages if isinstance(op, Group) else 1 for op in self.ops)
+
+    def apply_stage(self, frame: Frame, drawn: Drawn, stage: int) -> None:
+        self._apply_one(frame, drawn, stage)
+
+    def _apply_one(self, frame: Frame, drawn: Drawn, stage: int | None) -> None:
         first = len(frame.steps)
         for key, op in self.keyed:
-            frame.steps = self.applied_to_some(key, op, frame, drawn[key], at=first)
+            frame.steps = self.applied_to_some(key, op, frame, drawn[key], first, stage)
 
 
 class SomeOf(Group):
@@ -259,6 +308,9 @@ class AllOf(Group):
     """Apply several ops together or none of them: for a choice of `OneOf`, or under one probability."""
 
     op: Literal["all_of"] = "all_of"
+    in_turn: bool = False
+    """Whether each of its ops takes a pass and finishes before the next one begins, where it has an `own_look`, or the
+    `one_of` that it is a choice of."""
 
     num_words = 1
     formula = "all of them or none"
@@ -278,6 +330,16 @@ class AllOf(Group):
 
     def choose(self, words: RandomWords) -> Bool:
         return np.repeat(words.happens(0, self.p)[:, None], len(self.ops), axis=1)
+
+    @property
+    def num_stages(self) -> int:
+        return len(self.ops) if self.in_turn else 1
+
+    def apply_stage(self, frame: Frame, drawn: Drawn, stage: int) -> None:
+        if not self.in_turn:
+            super().apply_stage(frame, drawn, stage)
+        for key, op in self.keyed[stage : stage + 1] if self.in_turn else ():
+            frame.steps = self.applied_to_some(key, op, frame, drawn[key], at=len(frame.steps))
 
 
 def _rows_of_each(applied: Bool) -> list[Int]:

@@ -68,10 +68,12 @@ NEW_FIELDS = {
     "cells",
     "corners",
     "height_px",
+    "in_turn",
     "keep_objects",
     "keeps_gray",
     "line",
     "opposite",
+    "own_look",
     "side_px",
     "swaps_sides",
 }

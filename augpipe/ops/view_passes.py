@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import TypeGuard
 
 from augpipe.ops import Custom, Normalize, Op, WholePixels
-from augpipe.ops.commuting import Place, acts_in_look_up, commutes, is_step
+from augpipe.ops.commuting import Place, acts_in_look_up, commutes, is_step, shows_the_same_pixels
+from augpipe.ops.groups import AllOf, Group
 from augpipe.ops.op import Beyond
 from augpipe.ops.resizes import one_size
+from augpipe.validation.models import changed
 
 Keyed = tuple[tuple[str, Op], ...]
 """Ops, each under its name in the view."""
@@ -20,7 +23,8 @@ def passes_of(acting: Keyed, beyond: Beyond, interpolation: str) -> tuple[Keyed,
 
     A look-up begins another pass where a step before it in the same pass does not commute with it. A `Custom` begins
     one in any case, with other ones right behind it: they are called on what it looks at. Groups that hold look-ups and
-    steps act as one of each: their look-ups in the pass, their steps behind all look-ups of it.
+    steps act as one of each: their look-ups in the pass, their steps behind all look-ups of it. One with an `own_look`
+    begins a pass in any case, in which nothing else moves or mixes pixels, and stands in each that it takes.
 
     Args:
         acting: `View.acting_ops`.
@@ -36,13 +40,25 @@ def passes_of(acting: Keyed, beyond: Beyond, interpolation: str) -> tuple[Keyed,
             if len(passes) == 1 or not all(is_called(before) for _, before in passes[-1]):
                 passes.append([])
             steps = []
+        elif has_own_look(op):
+            if passes[-1]:
+                passes.append([])
+            steps = []
+        elif looks and any(has_own_look(before) for _, before in passes[-1]):
+            known = _place(acting[:place], beyond, interpolation)
+            if not all(shows_the_same_pixels(look, known) for look in looks) or _waits(steps, looks, known):
+                passes.append([])
+                steps = []
         elif looks and steps and not is_of_papers:
             known = _place(acting[:place], beyond, interpolation)
-            if not all(commutes(step, look, known) for step in steps for look in looks):
+            if _waits(steps, looks, known):
                 passes.append([])
                 steps = []
         passes[-1].append((key, op))
-        if not looks:
+        if has_own_look(op):
+            passes += [[(key, op)] for _ in range(op.num_stages - 1)]
+            steps += _steps(op)
+        elif not looks:
             steps += _steps(op)
     if len(passes) > 1:  # numbers are for the batch, and what a later pass looks up are levels
         passes = [[keyed for keyed in own if not isinstance(keyed[1], Normalize)] for own in passes]
@@ -55,6 +71,16 @@ def is_called(op: Op) -> bool:
     return isinstance(op, Custom) and op.p > 0.0
 
 
+def has_own_look(op: Op) -> TypeGuard[Group]:
+    """Whether it is a group that looks at what all before it have made."""
+    return isinstance(op, Group) and op.own_look is not None
+
+
+def own_look_of(acting: Keyed) -> str | None:
+    """How the group that begins a pass looks between pixels, where it says so."""
+    return next((op.own_look for _, op in acting if has_own_look(op)), None)
+
+
 def functions_of(passes: Sequence[Keyed]) -> tuple[tuple[tuple[str, Custom], ...], ...]:
     """For each pass the functions that are called on what it looks at, by name."""
     return tuple(tuple((key, op) for key, op in one if isinstance(op, Custom) and is_called(op)) for one in passes)
@@ -62,19 +88,21 @@ def functions_of(passes: Sequence[Keyed]) -> tuple[tuple[tuple[str, Custom], ...
 
 def reasons(passes: Sequence[Keyed], beyond: Beyond, interpolation: str) -> Iterator[tuple[str, str]]:
     """(step, look-up) for each pass but the first that no function begins: the look-up that does, and the first step
-    that it waits for."""
+    that it waits for; "" where it waits for all, by its `own_look`."""
     acting = tuple(keyed for one in passes for keyed in one)
     for before, behind in pairwise(passes):
         key, op = behind[0]
         if is_called(op):
+            continue
+        if has_own_look(op):
+            yield "", key
             continue
         known = _place(acting[: acting.index((key, op))], beyond, interpolation)
         looks = [inner for inner in op.flat if acts_in_look_up(inner)]
         waits = (
             name
             for name, one in before
-            if not any(map(acts_in_look_up, one.flat))
-            and not all(commutes(step, look, known) for step in _steps(one) for look in looks)
+            if has_own_look(one) or (not any(map(acts_in_look_up, one.flat)) and _waits(_steps(one), looks, known))
         )
         yield next(waits), key
 
@@ -89,19 +117,31 @@ def late_steps(passes: Sequence[Keyed], beyond: Beyond, interpolation: str) -> I
             for key, later in own[place + 1 :]:
                 known = _place(acting[: acting.index((key, later))], beyond, interpolation)
                 looks = [] if any(map(is_step, later.flat)) else list(filter(acts_in_look_up, later.flat))
-                if not all(commutes(step, look, known) for step in _steps(op) for look in looks):
+                if _waits(_steps(op), looks, known):
                     yield op, later
                     break
 
 
 def in_one_pass(listed: Sequence[Op]) -> tuple[Op, ...]:
-    """The ops of a view with all look-ups before all steps, each in their order."""
-    return tuple(sorted(listed, key=lambda op: not any(map(acts_in_look_up, op.flat))))
+    """The ops of a view with all look-ups before all steps, each in their order, and no group with an `own_look`."""
+    return tuple(map(without_own_look, _look_ups_first(listed)))
+
+
+def without_own_look(op: Op) -> Op:
+    """A group as part of the look-up before it; any other op as it is."""
+    if not has_own_look(op):
+        return op
+    held = tuple(changed(one, in_turn=False) if isinstance(one, AllOf) else one for one in op.ops)
+    return changed(op, ops=held, own_look=None, **({"in_turn": False} if isinstance(op, AllOf) else {}))
+
+
+def _look_ups_first(listed: Sequence[Op]) -> list[Op]:
+    return sorted(listed, key=lambda op: not any(map(acts_in_look_up, op.flat)))
 
 
 def changes_places(listed: Sequence[Op]) -> str:
     """The first kind of group of which `in_one_pass` changes the order; empty where it changes none."""
-    fused = in_one_pass(listed)
+    fused = _look_ups_first(listed)
     kinds = {op.op for op in listed}
     return next(
         (
@@ -111,6 +151,11 @@ def changes_places(listed: Sequence[Op]) -> str:
         ),
         "",
     )
+
+
+def _waits(steps: Sequence[Op], looks: Sequence[Op], known: Place) -> bool:
+    """Whether look-ups behind steps do not commute with all of them."""
+    return not all(commutes(step, look, known) for step in steps for look in looks)
 
 
 def _steps(op: Op) -> list[Op]:

@@ -17,14 +17,15 @@ WIDEST_FILTER = 2
 """Half-widths of the filter where the frame is moved under a lens: this times the image's longer side at most."""
 
 
-def write_look(rows: Rows, frame: Frame, recipe: Recipe, view: View) -> None:
-    """Fill in what a pass looks up, and the steps behind it."""
+def write_look(rows: Rows, frame: Frame, recipe: Recipe, view: View, *, stands_alone: bool = False) -> None:
+    """Fill in what a pass looks up, and the steps behind it; one that stands alone has a group with an `own_look`."""
     border, fill = recipe.beyond_of(view)
     rows["border"], rows["fill"] = BORDERS.index(border), fill
     if border == "constant":
-        rows["border"][frame.is_edge_sharp | frame.is_edge_kept | frame.snaps] = BORDERS.index("sharp")
+        is_sharp = frame.is_edge_sharp | frame.is_edge_kept | frame.snaps | stands_alone
+        rows["border"][is_sharp] = BORDERS.index("sharp")
     _compose(rows, frame)
-    if recipe.interpolation == "nearest" or not recipe.antialias:
+    if recipe.interpolation == "nearest" or not recipe.antialias or stands_alone:
         rows["support"] = 1.0
 
 

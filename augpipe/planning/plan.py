@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from augpipe.ops.groups import OfSome
 from augpipe.ops.keep_objects import KnownObjects, seen_objects
 from augpipe.ops.op import Drawn, Op
 from augpipe.ops.random_words import RandomWords, Stream
-from augpipe.ops.view_passes import Keyed
+from augpipe.ops.view_passes import Keyed, has_own_look, own_look_of
 from augpipe.planning.composed import write_look
 from augpipe.planning.fields import bent_points, refuse_shuffles
 from augpipe.planning.mixing_draws import draw_mixing, pastes, write_mixing
@@ -303,22 +304,28 @@ def _plan_view(
     if recipe.mosaic is not None and placed is not None:
         recipe.mosaic.place(frame, placed["applied"], placed["place"])
     places: dict[str, int] = {}
+    stages: Counter[str] = Counter()
     all_drawn: dict[str, Drawn] = {}
     for nth, acting in enumerate(passes):
         if nth:
             before = [op for one in passes[:nth] for _, op in one]
-            frame = _next_frame(frame, acting, snaps=any(isinstance(op, WholePixels) for op in before))
+            snaps = own_look_of(acting) is None and any(isinstance(op, WholePixels) for op in before)
+            frame = _next_frame(frame, acting, snaps=snaps)
             frames.append(frame)
         for key, op in acting:
-            place = places.setdefault(op.op, 0)
-            places[op.op] += 1
-            if op.num_words:
-                drawn_in = 0 if op.alternates else epoch
-                stream = Stream(seed_key(seed), drawn_in, drawn_by, f"{op.op}:{place}:{position}{sampled}")
-                all_drawn[key] = op.draw(RandomWords(stream.words(op.num_words), stream, epoch), frame)
-                op.apply(frame, all_drawn[key])
+            drawn = all_drawn.get(key, {})
+            if key not in stages:  # groups may take several passes
+                place = places.setdefault(op.op, 0)
+                places[op.op] += 1
+                if op.num_words:
+                    drawn_in = 0 if op.alternates else epoch
+                    stream = Stream(seed_key(seed), drawn_in, drawn_by, f"{op.op}:{place}:{position}{sampled}")
+                    drawn = all_drawn[key] = op.draw(RandomWords(stream.words(op.num_words), stream, epoch), frame)
+            if has_own_look(op):
+                op.apply_stage(frame, drawn, stages[key])
             else:
-                op.apply(frame, {})
+                op.apply(frame, drawn)
+            stages[key] += 1
     if recipe.channels == 1 and (len(frames) > 1 or not view.ends_gray):  # a later pass may show a fill with colours
         make_gray(frame)
     rows: Rows = np.zeros(len(ids), plan_dtype(view, frames, bool(recipe.mixing), recipe.mosaic))
@@ -328,20 +335,20 @@ def _plan_view(
         rows["mixing"]["partner"], rows["mixing"]["weight"] = -1, 1.0
     _write_drawn(rows["drawn"], all_drawn)
     cubic = INTERPOLATIONS.index("bicubic" if recipe.antialias else "sharp bicubic")
-    interpolation: Any = INTERPOLATIONS.index(recipe.interpolation) if recipe.interpolation in INTERPOLATIONS else 0
-    if recipe.interpolation == "random":
-        stream = Stream(seed_key(seed), epoch, drawn_by, f"interpolation:0:{position}{sampled}")
-        is_cubic = RandomWords(stream.words(1), stream, epoch).happens(0, 0.5)
-        interpolation = np.where(is_cubic, cubic, 0)
-    elif recipe.interpolation == "bicubic":
-        interpolation = cubic
     records = [*(rows[EARLIER][f"pass_{nth + 1}"] for nth in range(len(frames) - 1)), rows]
-    for record, frame in zip(records, frames, strict=True):
+    for nth, (record, frame, acting) in enumerate(zip(records, frames, passes, strict=True)):
         record["sample_id"], record["epoch"], record["view"] = ids, epoch, position
-        write_look(record, frame, recipe, view)
+        write_look(record, frame, recipe, view, stands_alone=own_look_of(acting) is not None)
         if placed is not None:
             record["border"][placed["applied"]] = BORDERS.index("meeting")
-        record["interpolation"] = interpolation
+        look = own_look_of(acting) or recipe.interpolation
+        if look == "random":
+            own = nth if own_look_of(acting) else 0
+            stream = Stream(seed_key(seed), epoch, drawn_by, f"interpolation:{own}:{position}{sampled}")
+            is_cubic = RandomWords(stream.words(1), stream, epoch).happens(0, 0.5)
+            record["interpolation"] = np.where(is_cubic, cubic, 0)
+        else:
+            record["interpolation"] = cubic if look == "bicubic" else INTERPOLATIONS.index(look)
     if len(frames) > 1:
         rows["height"], rows["width"] = sizes[:, 0], sizes[:, 1]
     return rows

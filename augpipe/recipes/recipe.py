@@ -276,7 +276,11 @@ class Recipe(TomlFile):
 
     def _one_pass(self, view: View) -> Sequence[Op]:
         for step, look_up in self.waits(view):
-            logger.info("%s: %s stands before %s, and acts behind it now.", self.called, step, look_up)
+            if step:
+                logger.info("%s: %s stands before %s, and acts behind it now.", self.called, step, look_up)
+            else:
+                told = "%s: %s has no look of its own now: what moves in it acts before all steps, its steps behind it."
+                logger.info(told, self.called, look_up)
         if any(self.waits(view)) and (moved := changes_places(view.ops)):
             logger.info("%s: groups change places, and each %s draws other numbers now.", self.called, moved)
         return in_one_pass(view.ops) if any(self.waits(view)) else view.ops
@@ -286,14 +290,14 @@ class Recipe(TomlFile):
 
     def waits(self, view: View) -> Iterator[tuple[str, str]]:
         """(step, look-up) for each pass of a view but the first that no function begins: the look-up that begins it,
-        and a step listed before that look-up that must act before it."""
+        and a step listed before that look-up that must act before it; "" where all must, by its `own_look`."""
         return reasons(self._passes_of(view), self.beyond_of(view), self.interpolation)
 
     def reasons(self, view: View) -> list[str]:
         """Why a view takes more than one pass, in words."""
         called = [key for one in functions_of(self._passes_of(view)) for key, _ in one]
         return [
-            *(f"{step} before {look_up}" for step, look_up in self.waits(view)),
+            *(f"{step} before {look_up}" if step else f"{look_up} has own_look" for step, look_up in self.waits(view)),
             *(f"{key} of yours" for key in called),
         ]
 

@@ -48,6 +48,11 @@ def refuse_passes(recipe: Recipe, where: str) -> None:
     if recipe.num_passes > 1:
         view = next(view for view, own in zip(recipe.all_views, recipe.passes, strict=True) if len(own) > 1)
         step, look_up = next(recipe.waits(view))
+        if not step:
+            raise ValueError(
+                f"{recipe.called} takes {recipe.num_passes} passes, as {look_up} has an own_look, and {where} makes "
+                'one. Use recipe.fused(), which leaves own_look out, or choose device="cpu".'
+            )
         raise ValueError(
             f"{recipe.called} takes {recipe.num_passes} passes, as {step} stands before {look_up}, and {where} makes "
             'one. List such steps behind geometry, as recipe.fused() does, or choose device="cpu".'

@@ -26,7 +26,7 @@ from PIL import Image
 from augpipe import Augment, importers, ops
 from augpipe.recipes.importers import measured
 from benchmarks.harness import ROOT, Bench, photographs
-from benchmarks.parity.probes import Numbers, Pixels, checkerboard, names, probes, read, slacks, stacked
+from benchmarks.parity.probes import Numbers, Pixels, checkerboard, names, probes, read, shown_in, slacks, stacked
 
 Float = npt.NDArray[np.float64]
 FOLDER = Path(__file__).parent
@@ -224,6 +224,7 @@ def case_of(library: str, case: Asked, path: Path, images: list[Any]) -> tuple[m
         with np.load(path) as file:
             theirs = dict(file)
     fixed, pixels, made, told = imported(library, case.fixed), [], [], []
+    images = shown_in(case.how, images)
     for way in [way for way in ("PIL", "tensor", "array") if f"{way} 0" in theirs]:
         if case.how != "drawn":
             pixels.append(compared(case.how, fixed, [theirs[f"{way} {place}"] for place in range(len(images))], images))

@@ -15,6 +15,20 @@ POINTS = ((0.5, 0.5), (0.25, 0.25), (0.25, 0.7), (0.7, 0.25), (0.75, 0.75), (0.0
 """Where single pixels are read, as parts of height and width."""
 
 
+SMALL_PX = 96
+
+
+def shown_in(how: str, images: Sequence[npt.NDArray[np.uint8]]) -> list[npt.NDArray[np.uint8]]:
+    """The images that a case is compared on: "small" ones are their middles, which a crop of that size leaves alone."""
+    if "small" not in how:
+        return list(images)
+    corners = [((image.shape[0] - SMALL_PX) // 2, (image.shape[1] - SMALL_PX) // 2) for image in images]
+    return [
+        image[top : top + SMALL_PX, left : left + SMALL_PX].copy()
+        for image, (top, left) in zip(images, corners, strict=True)
+    ]
+
+
 def checkerboard(height: int, width: int) -> npt.NDArray[np.uint8]:
     """Squares of eight pixels, of two colours."""
     down, across = np.indices((height, width)) // 8

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.parity.probes import Pixels, read, stacked
+from benchmarks.parity.probes import Pixels, read, shown_in, stacked
 
 Image = npt.NDArray[np.uint8]
 Transform = Callable[[Image, int], Pixels]
@@ -138,7 +138,7 @@ def main(library: str, order_path: str, images_path: str, folder: str) -> None:
     for case in json.loads(Path(order_path).read_text(encoding="utf-8")):
         found: dict[str, Any] = {}
         for way in WAYS.get(library, ("array",)):
-            found |= outcomes(library, way, case, images, probes)
+            found |= outcomes(library, way, case, shown_in(case["how"], images), probes)
         if not found:
             continue
         names = ("albumentations", "imgaug", "torchvision", "timm", "kornia", "torch", "cv2", "PIL", "numpy")

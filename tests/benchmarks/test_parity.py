@@ -15,7 +15,7 @@ from benchmarks.parity.measure import (
     ops_digest,
     row_of,
 )
-from benchmarks.parity.probes import names, probes, read, slacks
+from benchmarks.parity.probes import names, probes, read, shown_in, slacks
 
 RANDOM = np.random.default_rng(5)
 
@@ -105,3 +105,11 @@ def test_numbers_that_are_read_tell_where_the_image_went() -> None:
     assert still.shape == (2, len(names())) and not np.isnan(still).any()
     moved = [name for name, apart in zip(names(), np.abs(still - turned)[0], strict=True) if apart > 5.0]
     assert "G top - bottom" in moved and "R left - right" not in moved
+
+
+def test_small_images_are_middles() -> None:
+    (image,) = probes()[:1]
+    large = np.tile(image, (3, 2, 1))
+    assert shown_in("nearest of many", [large])[0] is large
+    (middle,) = shown_in("small nearest of many", [large])
+    assert (middle == large[48:144, 16:112]).all()

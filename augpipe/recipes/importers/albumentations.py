@@ -427,8 +427,10 @@ def _cutout(found: Findings, one: Mapping[str, Any]) -> None:
 
 def _holes(found: Findings, one: Mapping[str, Any], fields: dict[str, Any], note: str = "") -> None:
     fill = one.get("fill", one.get("fill_value", 0))
-    if isinstance(fill, str) or one.get("mask_fill_value") is not None:
-        raise ValueError(f"fill={fill!r}, or a fill of masks, is not mapped; levels are")
+    if isinstance(fill, str):
+        raise ValueError(f"fill={fill!r} is not mapped; levels are")
+    if one.get("mask_fill_value") is not None:
+        note = f"{note} masks are not filled.".strip()
     is_fraction = all(isinstance(length, float) for name in ("height", "width") for length in fields[name])
     unit = "fraction" if is_fraction else "px"
     made = ops.CoarseDropout.model_validate({**fields, "unit": unit, "fill": levels(fill), "p": one["p"]})

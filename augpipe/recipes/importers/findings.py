@@ -11,16 +11,21 @@ from augpipe.ops import Op
 from augpipe.ops.crops import seen_beyond
 from augpipe.ops.op import Beyond, keyed
 from augpipe.ops.resizes import left_unlike
-from augpipe.ops.view_passes import MOST_PASSES, in_one_pass, late_steps, passes_of
-from augpipe.recipes.importers.looks import keep_pixels_whole
+from augpipe.ops.view_passes import (
+    MOST_PASSES,
+    has_own_look,
+    in_one_pass,
+    late_steps,
+    passes_of,
+    without_own_look,
+)
+from augpipe.recipes.importers.looks import FIRST, INTERPOLATIONS, keep_pixels_whole, look_alone
 from augpipe.recipes.importers.measured import judged
 from augpipe.recipes.importers.normalized import WHOLE_PIXELS, in_levels, level, shows_means
 from augpipe.recipes.importers.sides import sides_of
 from augpipe.validation.models import FieldError
 
 PILLOW_FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
-INTERPOLATIONS = ("bilinear", "bicubic", "nearest", "random")
-"""The interpolations that a recipe has."""
 FIELD = "the field is made of B-splines, with the variance and nearly the correlation of filtered noise."
 """What differs in an elastic transform."""
 UNEVEN = "corners that no perspective gives, or nearly so, move less."
@@ -84,6 +89,8 @@ class Findings:
     """What differs, a sentence each: that of rows, and of the recipe as a whole."""
     outer: list[Op] = field(default_factory=list)
     """The ops before those of a transform that is within another one."""
+    is_held: bool = False
+    """Whether these are of a transform within another one."""
     channels: int = 3
     """Channels of a finished image."""
 
@@ -138,7 +145,7 @@ class Findings:
     def within(self) -> "Findings":
         """For transforms within another one: the same lists, and ops of their own."""
         inner = Findings(source=self.source, measured_as=self.measured_as, name_of=self.name_of, read=self.read)
-        inner.rows, inner.notes, inner.outer = self.rows, self.notes, [*self.outer, *self.ops]
+        inner.rows, inner.notes, inner.outer, inner.is_held = self.rows, self.notes, [*self.outer, *self.ops], True
         return inner
 
     @property
@@ -230,7 +237,7 @@ class Findings:
             if new.verdict == "near" and not old.note:
                 self.note(f"{new.name}: {new.note}")
 
-    def _one_look(self) -> Look:
+    def _one_look(self, beyond: Beyond) -> Look:
         """The look of the recipe: that of the first transform that resizes, else of the first that has one."""
         looks = [row.look for row in self.rows if row.look]
         own = next(
@@ -240,19 +247,42 @@ class Findings:
             interpolation=own.interpolation if own.interpolation in INTERPOLATIONS else "bilinear",
             antialias=own.antialias is not False,
         )
+        if len(passes_of(keyed(self.ops), beyond, chosen.interpolation)) > MOST_PASSES:
+            self._share_look()
         if chosen.interpolation != "nearest":
             keep_pixels_whole(self.ops, self.rows)
         for place, row in enumerate(self.rows):
-            if row.look and not any(isinstance(op, ops.WholePixels) for op in row.ops):
+            if row.look and not any(isinstance(op, ops.WholePixels) or has_own_look(op) for op in row.ops):
                 told = ""
                 if row.look.interpolation != chosen.interpolation:
                     told = f"{row.look.interpolation} interpolation becomes {chosen.interpolation}."
                 elif row.look.antialias not in (None, chosen.antialias) and chosen.interpolation != "nearest":
                     told = "shrinking averages." if chosen.antialias else "shrinking does not average."
-                if told:
+                is_other = row.look.interpolation != chosen.interpolation
+                if told and not (is_other and self._looks_alone(place, beyond, chosen)):
                     self._differs(place, told)
                     self.note(f"{row.name}: {told}")
         return chosen
+
+    def _share_look(self) -> None:
+        """Have policies be part of the one look-up, where a pass for each of their groups is more than a view may."""
+        made = {id(op): without_own_look(op) for op in self.ops}
+        for place, row in enumerate(self.rows):
+            if any(map(has_own_look, row.ops)):
+                self.rows[place] = replace(row, ops=tuple(made[id(op)] for op in row.ops))
+                self._differs(place, FIRST)
+                self.note(f"{row.name}: {FIRST}")
+        self.ops[:] = [made[id(op)] for op in self.ops]
+
+    def _looks_alone(self, place: int, beyond: Beyond, chosen: Look) -> bool:
+        """Have a map that looks otherwise than the recipe do so in a pass of its own, where there is one left."""
+        row = self.rows[place]
+        alone = look_alone(self.ops, row)
+        if alone is None or len(passes_of(keyed(alone), beyond, chosen.interpolation)) > MOST_PASSES:
+            return False
+        at = next(at for at, (old, new) in enumerate(zip(self.ops, alone, strict=False)) if old is not new)
+        self.ops[:], self.rows[place] = alone, replace(row, ops=(alone[at],))
+        return True
 
     def recipe_fields(self, strict: bool | None) -> dict[str, Any]:
         """The border, fill and ops of the recipe.
@@ -268,7 +298,7 @@ class Findings:
         own = next((op.beyond for op in self.ops if op.is_crop and op.beyond), None)
         borders = [*([own] if own else []), *(seen_beyond(*row.beyond) for row in self.rows if row.beyond)]
         border, fill = borders[0] if borders else ("context", (0.0, 0.0, 0.0))
-        look = self._one_look()
+        look = self._one_look((border, fill))
         self._note_order((border, fill), look.interpolation)
         for place, op in enumerate(self.ops):
             if op.op == "normalize" and any(later.op not in ("normalize", "erase") for later in self.ops[place + 1 :]):

@@ -288,6 +288,20 @@ def _compression(found: Findings, one: Any) -> None:
     found.add("RandomJPEG", made, note=note)
 
 
+def _solarize(found: Findings, one: Any) -> None:
+    low, high = (255.0 * end for end in _range(one, "thresholds"))
+    added = ops.BrightnessContrast(brightness=_range(one, "additions"), contrast=(0.0, 0.0), p=1.0)
+    inverted = ops.Solarize(threshold=(ceil(low), ceil(high)), p=1.0)
+    found.add("RandomSolarize", ops.AllOf(ops=(added, inverted), p=_read(one, "p")))
+
+
+def _pad_to(found: Findings, one: Any) -> None:
+    border, fill = _border(one.flags["pad_mode"]), levels(255.0 * one.flags["pad_value"])
+    made = {"size": tuple(one.flags["size"]), "position": "top_left", "border": border, "fill": fill}
+    note = "an image that is larger is cut off there." if one.flags.get("crop_if_exceeds", True) else ""
+    found.add("PadTo", ops.Pad.model_validate(made), note=note)
+
+
 def _normalize(found: Findings, one: Any) -> None:
     mean, std = channels(one.flags["mean"]), channels(one.flags["std"])
     if not found.ops and set(mean) == {0.0} and set(std) == {255.0}:
@@ -304,6 +318,7 @@ MADE: dict[str, Maker] = {
     "RandomResizedCrop": _random_resized_crop,
     "RandomCrop": _random_crop,
     "CenterCrop": _center_crop,
+    "PadTo": _pad_to,
     "RandomHorizontalFlip": same(ops.Flip),
     "RandomVerticalFlip": same(ops.Flip, direction="vertical"),
     "RandomRotation": _rotation,
@@ -323,6 +338,7 @@ MADE: dict[str, Maker] = {
     "RandomGrayscale": same(ops.Grayscale),
     "RandomSharpness": same(ops.Sharpness, factor=lambda one: _range(one, "sharpness")),
     "RandomInvert": same(ops.Invert),
+    "RandomSolarize": _solarize,
     "RandomEqualize": same(ops.Equalize, note="by Pillow's formula."),
     "RandomGaussianBlur": _gaussian_blur,
     "RandomGaussianNoise": _noise,

@@ -1,14 +1,23 @@
 """How transforms look between pixels, where one recipe looks once: whose pixels can stay whole."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from augpipe import ops
 from augpipe.ops import Op
+from augpipe.ops.view_passes import MOST_PASSES, has_own_look
 from augpipe.recipes.importers.sides import sides_of
+from augpipe.validation.models import changed
 
 if TYPE_CHECKING:
     from augpipe.recipes.importers.findings import Row
+
+
+INTERPOLATIONS = ("bilinear", "bicubic", "nearest", "random")
+"""How recipes and groups can look."""
+FIRST = "geometry acts before tone."
+"""What differs in a policy that is one look-up."""
 
 
 def keep_pixels_whole(made: list[Op], rows: list["Row"]) -> None:
@@ -16,19 +25,62 @@ def keep_pixels_whole(made: list[Op], rows: list["Row"]) -> None:
 
     Nothing behind it may look up anything, and nothing else may bend or project.
     """
-    at = next((at for at, row in enumerate(rows) if row.look and row.look.interpolation == "nearest"), None)
+    nearest = (at for at, row in enumerate(rows) if row.look and row.look.interpolation == "nearest" and _shares(row))
+    at = next(nearest, None)
     if at is None or any(inner.is_lens or inner.is_projective for op in made for inner in op.flat):
         return
     first = _place_of(made, rows[at])
     if first is None or not any(op.is_crop for op in made[:first]):
         return
     for later in rows[at + 1 :]:
-        place = _place_of(made, later) if later.look else None
+        place = _place_of(made, later) if later.look and _shares(later) else None
         if place is not None and not (isinstance(made[place], ops.Resize) and _keeps_sides(made, place)):
             return
     whole = ops.WholePixels()
     made.insert(first, whole)
     rows[at] = replace(rows[at], ops=(whole, *rows[at].ops))
+
+
+def look_alone(made: list[Op], row: "Row") -> list[Op] | None:
+    """The ops with those of a row in a group that has a look of its own; None where they are not maps by themselves."""
+    at = next((at for at, op in enumerate(made) if row.ops and op is row.ops[0]), None)
+    is_map = all(op.is_geometry and not op.is_crop and len(op.flat) == 1 for op in row.ops)
+    if at is None or not is_map or row.look is None or row.look.interpolation not in INTERPOLATIONS:
+        return None
+    group = ops.AllOf.model_validate({"ops": row.ops, "own_look": row.look.interpolation})
+    return [*made[:at], group, *made[at + len(row.ops) :]]
+
+
+def finished_in_turn(made: Iterable[Op], interpolation: str) -> tuple[Op, ...]:
+    """The groups of a policy, each of which looks at what the one before it has finished, as in its library.
+
+    They stay as they are where nothing moves, where a view would take too many passes, or cannot look like that.
+    """
+    groups = tuple(made)
+    held = [inner for op in groups for inner in op.flat]
+    looks = ("bilinear",) if any(inner.op == "blur" for inner in held) else INTERPOLATIONS
+    if interpolation not in looks or not any(inner.is_geometry for inner in held):
+        return groups
+    found = [
+        changed(op, ops=tuple(map(_in_turn, op.ops)), own_look=interpolation)
+        for op in groups
+        if isinstance(op, ops.OneOf)
+    ]
+    return groups if sum(op.num_stages for op in found) >= MOST_PASSES else tuple(found)
+
+
+def _in_turn(op: Op) -> Op:
+    return changed(op, in_turn=True) if isinstance(op, ops.AllOf) else op
+
+
+def note_of(made: Iterable[Op]) -> str:
+    """What is to be said of a policy whose groups have no look of their own."""
+    return "" if any(map(has_own_look, made)) else FIRST
+
+
+def _shares(row: "Row") -> bool:
+    """Whether it is part of a look-up of others."""
+    return not any(map(has_own_look, row.ops))
 
 
 def _place_of(made: list[Op], row: "Row") -> int | None:

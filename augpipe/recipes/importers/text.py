@@ -76,8 +76,10 @@ def _parameters(text: str) -> dict[str, Any]:
     return dict(zip(names, [...] * (len(names) - len(defaults)) + defaults, strict=True))
 
 
-def _bound(library: str, call: Call) -> dict[str, Any]:
+def _bound(library: str, call: Call, ignored: list[str] | None = None) -> dict[str, Any]:
     """All arguments of a call by name, those that are not given at their defaults.
+
+    Those of another version alone are left out where they may be `ignored`, and added to it.
 
     Raises:
         ValueError: it is given too many, one that is not known, or too few.
@@ -94,8 +96,11 @@ def _bound(library: str, call: Call) -> dict[str, Any]:
     if len(call.args) > len(known):
         raise ValueError(f"{where} takes {len(known)} arguments and is given {len(call.args)}.")
     given = {**dict(zip(known, call.args, strict=False)), **call.kwargs}
-    for name in given:
-        if name not in known:
+    for name in [name for name in given if name not in known]:
+        if ignored is not None and name in parameters(f"{package}-1").get(call.name, {}):
+            ignored.append(f"{name} of {call.name}")
+            del given[name]
+        else:
             near = nearest(name, known)
             raise ValueError(
                 f"{where} of {library} has no argument {name}. "
@@ -243,6 +248,7 @@ RANGES: dict[str, dict[str, tuple[str, *tuple[float, ...]]]] = {
     "RandomHue": {"hue_factor": ("hue", 0.0, -0.5)},
     "RandomRotation": {"degrees": ("degrees", 0.0, -360.0)},
     "RandomSharpness": {"sharpness": ("sharpness", 0.0, 0.0)},
+    "RandomSolarize": {"thresholds": ("thresholds", 0.5, 0.0, 1.0), "additions": ("additions", 0.0, -0.5, 0.5)},
 }
 """An augmentation of kornia -> what it samples: of which argument, and about which centre and not below what where
 that is one number, nor above what: a hue of more than half a turn was half a turn in its first versions."""
@@ -254,32 +260,40 @@ def _albumentations(call: Call, version: str | None) -> Findings:
         raise ValueError(f"version={version!r} of albumentations must be '1' or '2', its first number.")
     errors: dict[str, ValueError] = {}
     taken: dict[str, Mapping[str, Any]] = {}
+    ignored: list[str] = []
     for one in (version,) if version else VERSIONS:
         try:
             taken[one] = _as_dict(call, one)
         except ValueError as error:
             errors[one] = error
+    if not taken and "2" in errors:
+        try:
+            taken["2"] = _as_dict(call, "2", ignored)
+        except ValueError:
+            raise errors["2"] from None
     if not taken:
         raise next(iter(errors.values()))
     read = next(iter(taken))
     found = albumentations.found_in(taken[read], read)
-    if version is None:
+    if ignored:
+        found.note(f"read as albumentations 2, which ignores {', '.join(ignored)}.")
+    elif version is None:
         also = "" if len(taken) == 1 else ", though it also fits version 1"
         found.note(f"read as albumentations {read}{also}.")
     return found
 
 
-def _as_dict(call: Call, version: str) -> dict[str, Any]:
+def _as_dict(call: Call, version: str, ignored: list[str] | None = None) -> dict[str, Any]:
     """What `A.to_dict` makes of a transform."""
     made = {"__class_fullname__": call.name}
-    for name, value in _bound(f"albumentations-{version}", call).items():
+    for name, value in _bound(f"albumentations-{version}", call, ignored).items():
         if name in PAIRS and isinstance(value, int | float):
             value = (0 if call.name == "GaussianBlur" else PAIRS[name], value)  # its kernel may follow from sigma
-        made[name] = _dicts(value, version)
+        made[name] = _dicts(value, version, ignored)
     return made
 
 
-def _dicts(value: Any, version: str) -> Any:
+def _dicts(value: Any, version: str, ignored: list[str] | None) -> Any:
     if isinstance(value, list | tuple):
-        return [_dicts(one, version) for one in value]
-    return _as_dict(value, version) if isinstance(value, Call) else value
+        return [_dicts(one, version, ignored) for one in value]
+    return _as_dict(value, version, ignored) if isinstance(value, Call) else value

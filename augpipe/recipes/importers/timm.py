@@ -8,6 +8,7 @@ from augpipe import ops
 from augpipe.ops import Op
 from augpipe.policies.timm_policies import read_name
 from augpipe.recipes.importers.findings import Findings, Look, channels, erase, levels
+from augpipe.recipes.importers.looks import finished_in_turn, note_of
 from augpipe.validation.suggest import nearest
 
 DEFAULTS: dict[str, Any] = {
@@ -130,8 +131,10 @@ def _train(found: Findings, given: Mapping[str, Any]) -> None:
             found.refuse("auto_augment", str(error))
         else:
             beyond = ("constant", levels([min(255, round(255 * x)) for x in given["mean"]]))
-            told = " ".join([*read.notes, "geometry acts before tone."])
-            found.add("auto_augment", *read.ops(), note=told, beyond=beyond)
+            look = Look(interpolation=_look(given).interpolation)
+            groups = finished_in_turn(read.ops(), look.interpolation)
+            told = " ".join(filter(None, [*read.notes, note_of(groups)]))
+            found.add("auto_augment", *groups, note=told, look=look, beyond=beyond)
     if given["color_jitter"] and (not policy or given["force_color_jitter"] or "3a" in policy):
         _jitter(found, given)
     if given["grayscale_prob"]:

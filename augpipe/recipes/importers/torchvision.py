@@ -23,6 +23,7 @@ from augpipe.recipes.importers.findings import (
     same,
 )
 from augpipe.recipes.importers.functions import NOT_HELD, NOTE, ON_TENSORS, OfPillow, custom
+from augpipe.recipes.importers.looks import finished_in_turn, note_of
 from augpipe.validation.models import changed
 
 SILENT = {
@@ -282,8 +283,11 @@ def moved_by_whole_pixels(op: Op) -> Op:
 
 def _policy(make: Callable[[Any], tuple[Op, ...]]) -> Maker:
     def add(found: Findings, one: Any) -> None:
-        made = map(moved_by_whole_pixels, make(one))
-        found.add(_name(one), *made, note="geometry acts before tone.", look=_look(one), beyond=_beyond(one))
+        look = _look(one)
+        made = tuple(map(moved_by_whole_pixels, make(one)))
+        if not found.is_held:
+            made = finished_in_turn(made, look.interpolation)
+        found.add(_name(one), *made, note=note_of(made), look=look, beyond=_beyond(one))
 
     return add
 

@@ -455,3 +455,22 @@ def test_area_for_downscale_averages_and_is_not_called_exact(kind: str) -> None:
     found = importers.from_text(text.format(kind), version="2")
     assert found.recipe.antialias and found.rows[0].verdict != "exact"
     assert not importers.from_text(text.format(None), version="2").recipe.antialias
+
+
+def test_kornias_paddings_and_solarizations() -> None:
+    text = "K.AugmentationSequential(K.PadTo((40, 50), pad_value=0.2), K.RandomSolarize((0.3, 0.5), 0.05, p=0.4))"
+    pad, solarize, _ = importers.from_text(text).recipe.ops
+    assert pad == ops.Pad(size=(40, 50), position="top_left", fill=51.0)
+    added = ops.BrightnessContrast(brightness=(-0.05, 0.05), contrast=(0.0, 0.0), p=1.0)
+    assert solarize == ops.AllOf(ops=[added, ops.Solarize(threshold=(77, 128), p=1.0)], p=0.4)
+
+
+def test_arguments_of_the_other_version_are_ignored_as_version_2_does() -> None:
+    """With a warning there; of a call that neither version takes as a whole."""
+    text = "A.Compose([A.RandomResizedCrop(size=(32, 32)), A.Affine(rotate=(-9, 9), mode=0, p=1.0)])"
+    found = importers.from_text(text)
+    assert found.recipe == importers.from_text(text.replace(" mode=0,", "")).recipe
+    assert "read as albumentations 2, which ignores mode of Affine." in found.notes
+    for wrong in (text.replace("mode", "mood"), text.replace("size=", "sise=")):
+        with pytest.raises(ValueError, match="has no argument"):
+            importers.from_text(wrong)

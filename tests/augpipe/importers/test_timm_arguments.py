@@ -9,6 +9,7 @@ import pytest
 
 from augpipe import importers, ops, policies, recipes
 from augpipe.recipes.importers.timm import DEFAULTS, UNMAPPED
+from augpipe.validation.models import changed
 
 
 def test_defaults_are_timms() -> None:
@@ -39,16 +40,27 @@ def test_a_policy_takes_the_place_of_the_jitter() -> None:
     assert found.recipe.ops == (
         ops.RandomResizedCrop(size=(96, 80), scale=(0.3, 1), ratio=(0.5, 2)),
         ops.Flip(direction="vertical", p=0.25),
-        *policies.timm("rand-m9-mstd0.5-inc1"),
+        *(changed(op, own_look="bicubic") for op in policies.timm("rand-m9-mstd0.5-inc1")),
         ops.Grayscale(p=0.1),
         ops.GaussianBlur(sigma_px=(0.1, 2), kernel_px=23, p=0.2),
         ops.Normalize(mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25)),
     )
     assert (found.recipe.border, found.recipe.fill) == ("constant", (128, 128, 128))
-    assert [note.split(":")[0] for note in found.notes] == ["auto_augment"]
+    assert found.notes == () and "auto_augment" in found.exact
     assert found.recipe.interpolation == "bicubic"
     assert importers.from_timm(interpolation="random").recipe.interpolation == "random"
     assert "crop: lanczos interpolation becomes bilinear." in importers.from_timm(interpolation="lanczos").notes
+
+
+def test_the_groups_of_a_policy_finish_one_after_the_other() -> None:
+    found = importers.from_timm(auto_augment="original", interpolation="random").recipe
+    (group,) = (op for op in found.ops if isinstance(op, ops.OneOf))
+    assert found.num_passes == 3 and group.own_look == "random"
+    assert all(op.in_turn for op in group.ops if isinstance(op, ops.AllOf))
+    assert [importers.from_timm(auto_augment=f"rand-m9-n{n}").recipe.num_passes for n in (1, 3, 4)] == [2, 4, 1]
+    notes = [importers.from_timm(auto_augment=f"rand-m9-n{n}").notes for n in (3, 4)]
+    assert notes == [(), ("auto_augment: geometry acts before tone.",)]
+    assert importers.from_timm(auto_augment="rand-m9", interpolation="bicubic").recipe.fused().num_passes == 1
 
 
 def test_one_number_normalises_all_channels() -> None:
@@ -183,7 +195,7 @@ def test_a_chain_is_timms(arguments: dict[str, Any]) -> None:
             p, (one,) = one.p, one.transforms
         if type(one).__name__ in ("RandAugment", "AutoAugment"):
             for op in policies.timm(arguments["auto_augment"]):
-                assert next(made) == op
+                assert next(made) in (op, changed(op, own_look=arguments.get("interpolation", "bilinear")))
         elif type(one).__name__ not in ("MaybeToTensor", "MaybePILToTensor"):
             (found, numbers), (wanted, reference) = our_terms(next(made)), timms_terms(one, p)
             assert found == wanted and numbers == pytest.approx(reference), found

@@ -237,15 +237,14 @@ def test_geometry_and_what_it_shows_beyond() -> None:
         )
     )
     assert found.recipe.ops[1:] == (
-        ops.Rotate(max_deg=(-10, 20), step=None),
+        ops.AllOf(ops=[ops.Rotate(max_deg=(-10, 20), step=None)], own_look="nearest"),
         ops.Zoom(factor=(0.9, 1.1)),
         ops.Shear(horizontal_deg=(-3, 4), vertical_deg=(0, 0)),
         ops.Rotate(max_deg=(-15, 5), step=None),  # clockwise there
         ops.Translate(horizontal=(-0.1, 0.1), vertical=(-0.2, 0.2), whole_px="nearest"),
     )
     assert (found.recipe.border, found.recipe.fill) == ("constant", (1, 2, 3))
-    assert [note.split(":")[0] for note in found.notes] == ["RandomRotation", "RandomAffine", "borders"]
-    assert "RandomRotation: nearest interpolation becomes bilinear." in found.notes
+    assert [note.split(":")[0] for note in found.notes] == ["RandomAffine", "borders"]
 
 
 ROTATION = make("RandomRotation", degrees=[-9, 9], fill=0, interpolation=Mode.NEAREST, **WHOLE)
@@ -289,9 +288,18 @@ def test_what_was_resized_is_turned_in_whole_pixels() -> None:
     ],
     ids=["resized later", "resized later alone", "turned twice", "perhaps", "moved perhaps", "projected before"],
 )
-def test_where_pixels_cannot_stay_whole_a_rotation_is_smooth_and_says_so(transforms: tuple[Any, ...]) -> None:
+def test_where_pixels_cannot_stay_whole_a_rotation_has_a_pass_of_its_own(transforms: tuple[Any, ...]) -> None:
     found = importers.from_torchvision(compose(*transforms))
-    assert "whole_pixels" not in [op.op for op in found.recipe.ops]
+    turned = [op for op in found.recipe.ops if isinstance(op, ops.AllOf) and op.own_look == "nearest"]
+    assert turned == [ops.AllOf(ops=[ops.Rotate(max_deg=(-9, 9), step=None)], own_look="nearest")] * len(turned)
+    assert "whole_pixels" not in [op.op for op in found.recipe.ops] and len(turned) == transforms.count(ROTATION)
+    is_held = "RandomApply" in found.table().text() and transforms[-1].transforms == [ROTATION]
+    assert ("RandomRotation: nearest interpolation becomes bilinear." in found.notes) == is_held
+
+
+def test_a_rotation_is_smooth_where_no_pass_is_left_and_says_so() -> None:
+    found = importers.from_torchvision(compose(*(ROTATION, SMALLER, ROTATION) * 2, SMALLER))
+    assert found.recipe.num_passes == 4
     assert "RandomRotation: nearest interpolation becomes bilinear." in found.notes
 
 
@@ -327,10 +335,10 @@ def test_the_first_resize_says_how_the_recipe_looks_between_pixels() -> None:
     rotation = make("RandomRotation", degrees=[0, 9], fill=0, interpolation=Mode.NEAREST, **WHOLE)
     assert importers.from_torchvision(compose(rotation)).recipe.interpolation == "nearest"
     resize = make("Resize", size=[28, 28], interpolation=Mode.BICUBIC, antialias=False)
-    found = importers.from_torchvision(compose(rotation, resize))
+    found = importers.from_torchvision(compose(make("RandomApply", transforms=[rotation], p=0.5), resize))
     assert (found.recipe.interpolation, found.recipe.antialias) == ("bicubic", False)
     assert "RandomRotation: nearest interpolation becomes bicubic." in found.notes
-    assert found.rows[1].verdict == "not measured"  # antialias=False is of tensors alone
+    assert found.rows[-1].verdict == "not measured"  # antialias=False is of tensors alone
     shrunk = make("Resize", size=[20, 20], interpolation=Mode.BICUBIC, antialias=True)
     assert "Resize: shrinking does not average." in importers.from_torchvision(compose(resize, shrunk)).notes
 
@@ -416,19 +424,21 @@ def test_the_real_ones(version: str) -> None:
     assert found.recipe.ops[:3] == (
         ops.RandomResizedCrop(size=(64, 64), scale=(0.3, 1.0)),
         ops.Flip(p=0.4),
-        ops.Rotate(max_deg=(-7, 7), step=None),
+        ops.AllOf(ops=[ops.Rotate(max_deg=(-7, 7), step=None)], own_look="nearest"),
     )
-    assert found.recipe.ops[4] == ops.Shear(horizontal_deg=(-3, 3), vertical_deg=(0, 0))
+    affine = found.recipe.ops[3]
+    assert isinstance(affine, ops.AllOf) and affine.own_look == "nearest"
+    assert affine.ops[1] == ops.Shear(horizontal_deg=(-3, 3), vertical_deg=(0, 0))
     jitter = ops.ColorJitter(
         brightness=(0.6, 1.4), contrast=(0.7, 1.3), saturation=(0.8, 1.2), about="mean", space="hsv"
     )
-    assert found.recipe.ops[7] == ops.AllOf(ops=(jitter,), p=0.8)
-    assert found.recipe.ops[8] == ops.OneOf(
+    assert found.recipe.ops[4] == ops.AllOf(ops=(jitter,), p=0.8)
+    assert found.recipe.ops[5] == ops.OneOf(
         ops=(ops.Grayscale(p=1), ops.GaussianBlur(sigma_px=(0.5, 1), kernel_px=3, p=1))
     )
     assert found.recipe.ops[-2] == ops.Perspective(distortion=0.3, p=0.5)
     assert found.recipe.ops[-1] == ops.Normalize(mean=(0.5,) * 3, std=(0.25,) * 3)
-    assert "RandomRotation: nearest interpolation becomes bilinear." in found.notes
+    assert "AutoAugment: geometry acts before tone." in found.notes  # five passes would be too many
 
 
 def test_erasing() -> None:

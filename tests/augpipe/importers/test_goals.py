@@ -1,0 +1,41 @@
+"""How many published recipes are imported, and how many exactly, in either part of the corpus, as the docs say."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from augpipe import importers
+from tests.augpipe.importers.recipes import HELD_OUT, SEEN, published
+
+PAGE = Path(__file__).parents[3] / "docs/recipes.md"
+
+
+@cache
+def counts(path: Path) -> tuple[int, int, int]:
+    """How many recipes there are, how many are imported as a whole, and of how many all transforms are exact."""
+    entries, found = published(path), []
+    for entry in entries:
+        try:
+            found.append(importers.from_text(entry.recipe))
+        except ValueError:
+            continue
+    return len(entries), len(found), sum(all(row.verdict == "exact" for row in one.rows) for one in found)
+
+
+def test_the_docs_say_how_many() -> None:
+    told = re.search(
+        r"Of (\d+) published recipes, (\d+) are imported as a whole and (\d+) exactly\. "
+        r"Of (\d+) others.* now (\d+) and (\d+)",
+        " ".join(PAGE.read_text(encoding="utf-8").split()),
+    )
+    assert told is not None
+    assert tuple(map(int, told.groups())) == (*counts(SEEN), *counts(HELD_OUT))
+
+
+@pytest.mark.parametrize("path", [SEEN, HELD_OUT], ids=["seen", "held_out"])
+def test_as_many_are_imported_as_before(path: Path) -> None:
+    num, imported, exact = counts(path)
+    least = {SEEN: (0.92, 0.75), HELD_OUT: (0.75, 0.7)}[path]
+    assert imported >= least[0] * num and exact >= least[1] * num

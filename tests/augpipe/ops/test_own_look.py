@@ -1,0 +1,123 @@
+"""Groups with a look of their own: each finishes what all before it have made, as Pillow's calls do one by one."""
+
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image, ImageOps
+
+from augpipe import Augment, Recipe, ops
+from augpipe.ops.op import Op
+from augpipe.planning.plan import plan
+from augpipe.recipes.refusals import refuse_passes
+
+IMAGE = np.random.default_rng(3).integers(0, 256, (6, 8, 3), np.uint8)
+PHOTO = np.asarray(Image.fromarray(IMAGE).resize((72, 54), Image.Resampling.BICUBIC))
+GRAY = (124.0, 116.0, 104.0)
+TURN, INVERT = ops.Rotate(max_deg=(25.0, 25.0), step=None), ops.Invert(p=1.0)
+SHEAR = ops.Shear(horizontal_deg=(15.0, 15.0), vertical_deg=(0.0, 0.0), about="corner", step=None, p=1.0)
+RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+RESAMPLING["nearest"] = Image.Resampling.NEAREST
+
+
+def one(*listed: Op, look: Any = "bilinear", **fields: Any) -> ops.OneOf:
+    return ops.OneOf(ops=listed, own_look=look, **fields)
+
+
+def recipe(*listed: Op, **fields: Any) -> Recipe:
+    return Recipe(name="own", ops=listed, border="constant", fill=GRAY, **fields)
+
+
+def made(*listed: Op) -> np.ndarray:
+    return np.asarray(Augment(recipe(*listed), dtype="uint8", layout="NHWC", framework="numpy")([PHOTO])[0], np.int64)
+
+
+def apart(found: np.ndarray, expected: Image.Image) -> int:
+    """The largest difference, in levels."""
+    return int(np.abs(found - np.asarray(expected, np.int64)).max())
+
+
+@pytest.mark.parametrize("look", RESAMPLING)
+def test_groups_finish_one_by_one_as_pillows_calls(look: str) -> None:
+    size, fill = (48, 40), tuple(int(level) for level in GRAY)
+    theirs = Image.fromarray(PHOTO).crop((12, 7, 60, 47)).rotate(25, RESAMPLING[look], fillcolor=fill)
+    theirs = ImageOps.invert(theirs)
+    slanted = (1.0, float(np.tan(np.radians(15.0))), 0.0, 0.0, 1.0, 0.0)
+    theirs = theirs.transform(size, Image.Transform.AFFINE, slanted, RESAMPLING[look], fillcolor=fill)
+    found = made(ops.CenterCrop(size=(40, 48)), *(one(op, look=look) for op in (TURN, INVERT, SHEAR)))
+    assert apart(found, theirs) <= (10 if look == "bicubic" else 2)  # of a = -1 in Pillow where it turns, here -0.5
+
+
+def test_ops_of_a_choice_finish_in_turn() -> None:
+    fill = tuple(int(level) for level in GRAY)
+    theirs = ImageOps.invert(Image.fromarray(PHOTO)).rotate(25, Image.Resampling.BILINEAR, fillcolor=fill)
+    group = ops.AllOf(ops=[INVERT, TURN], in_turn=True)
+    assert apart(made(one(group)), theirs) <= 1
+    for plain in (one(ops.AllOf(ops=[INVERT, TURN])), ops.OneOf(ops=[group])):
+        assert (made(plain)[0, 0] == 255 - np.array(fill)).all()  # the corner is inverted, too
+
+
+def passes(*listed: Op) -> str:
+    (found,) = recipe(*listed).passes
+    return " | ".join(", ".join(key for key, _ in one) for one in found)
+
+
+@pytest.mark.parametrize(
+    ("listed", "found"),
+    [
+        (
+            (ops.RandomResizedCrop(), ops.Flip(), one(INVERT), one(TURN)),
+            "random_resized_crop, flip | one_of | one_of_2",
+        ),
+        ((one(TURN), ops.Invert(), ops.Normalize()), "one_of, invert, normalize"),
+        ((ops.Flip(), ops.Invert(), one(TURN), ops.Flip()), "flip, invert | one_of, flip_2"),
+        ((one(TURN), ops.RandomCrop(size=8)), "one_of | random_crop"),
+        ((one(INVERT), ops.RandomCrop(size=8)), "one_of | random_crop"),
+        ((one(INVERT), ops.Noise(), ops.Rotate()), "one_of, noise | rotate"),
+        ((ops.MultiResolutionCrop(), one(TURN)), "multi_resolution_crop | one_of"),
+        ((ops.Resize(size=8), ops.AllOf(ops=[TURN, SHEAR], own_look="nearest")), "resize | all_of"),
+        (
+            (ops.Resize(size=8), one(ops.AllOf(ops=[TURN, INVERT], in_turn=True), TURN), ops.Flip()),
+            "resize | one_of | one_of, flip",
+        ),
+    ],
+)
+def test_an_own_look_begins_a_pass_in_which_nothing_else_looks(listed: tuple[Op, ...], found: str) -> None:
+    assert passes(*listed) == found
+
+
+def test_draws_are_those_without_it() -> None:
+    pair, last = [ops.Solarize(), ops.Shear()], ops.OneOf(ops=[TURN, INVERT])
+    several = recipe(one(ops.Rotate(), ops.Brightness(), ops.AllOf(ops=pair, in_turn=True), p=0.8), last)
+    plain = recipe(ops.OneOf(ops=[ops.Rotate(), ops.Brightness(), ops.AllOf(ops=pair)], p=0.8), last)
+    found, expected = (plan(given, range(50), sizes=[(54, 72)] * 50) for given in (several, plain))
+    assert found.num_passes == 3 and expected.num_passes == 1
+    assert found.rows["drawn"].tobytes() == expected.rows["drawn"].tobytes()
+
+
+def test_a_random_look_is_drawn_for_each_pass() -> None:
+    found = plan(recipe(one(TURN, look="random"), one(TURN, look="random")), range(64), sizes=[(54, 72)] * 64).rows
+    kinds = {*zip(found["earlier"]["pass_1"]["interpolation"].tolist(), found["interpolation"].tolist(), strict=True)}
+    assert kinds == {(0, 0), (0, 1), (1, 0), (1, 1)}
+
+
+def test_it_is_told_what_takes_passes_and_fused_leaves_it_out(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    listed = ops.Resize(size=8), one(INVERT, TURN), ops.OneOf(ops=[TURN])
+    with pytest.raises(
+        ValueError, match=r"'own' takes 3 passes, as one_of has an own_look, and cuda:0 makes one\. Use"
+    ):
+        refuse_passes(recipe(*listed), "cuda:0")
+    fused = recipe(*listed).fused()
+    assert fused.num_passes == 1 and fused.ops == (listed[0], ops.OneOf(ops=[INVERT, TURN]), listed[2])
+    assert "one_of has no look of its own now" in caplog.text and "one_of draws other numbers" not in caplog.text
+    with pytest.raises(ValueError, match=r"a view takes 5 passes .*one_of has own_look, one_of_2 has own_look"):
+        recipe(ops.Resize(size=8), *(one(TURN) for _ in range(4)))
+
+
+def test_only_a_group_of_the_recipe_has_one_and_blurs_only_bilinearly() -> None:
+    with pytest.raises(ValueError, match="all_of holds one_of with own_look='bilinear'"):
+        ops.AllOf(ops=[one(TURN)])
+    with pytest.raises(ValueError, match="blur widens the bilinear look-up, and own_look='nearest' has none"):
+        one(ops.Blur(), look="nearest")
