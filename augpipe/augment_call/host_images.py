@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.augment_call.inputs import Images
-from augpipe.augment_call.plans_ahead import WORTH_A_REGION, Looks, PlannedBlock, looks_of
+from augpipe.augment_call.plans_ahead import WORTH_A_REGION, Looks, PlanAhead, looks_of
 from augpipe.decoding.jpeg import decoder_overloads
 from augpipe.errors import SampleError
 from augpipe.gpu_ops.compiled import background
@@ -30,7 +30,7 @@ class HostTransform:
         self._has_met_files = False
 
     def render(
-        self, images: Images, plan: Plan, form: OutputFormat, num_threads: int, block: PlannedBlock | None = None
+        self, images: Images, plan: Plan, form: OutputFormat, num_threads: int, ahead: PlanAhead | None = None
     ) -> list[Any]:
         """The images of each view: a batch, or a list where their sizes differ.
 
@@ -39,7 +39,7 @@ class HostTransform:
             plan: of these images.
             form: of what is made of them.
             num_threads: that render.
-            block: in which the only image was planned.
+            ahead: the plan of the only image.
 
         Raises:
             SampleError: a file is damaged.
@@ -48,13 +48,13 @@ class HostTransform:
         if not self._has_met_files and any(image.may_crop for image in stored):
             self._has_met_files = True
             background.start([decoder_overloads(None)])  # libjpeg-turbo decodes until it is compiled
-        num_planned = len(stored) if block is None else len(block.plan)
+        num_planned = len(stored) if ahead is None else ahead.num_regions
         may_crop = [image.may_crop or image.is_array_above(WORTH_A_REGION // num_planned) for image in stored]
-        if block is None:
+        if ahead is None:
             may_scale = np.array([image.may_scale for image in stored], np.bool_)
-            looks = looks_of(plan, may_scale, wants_regions=any(may_crop))
+            looks = looks_of(plan.views, may_scale, wants_regions=any(may_crop))
         else:
-            looks = block.looks(int(plan.rows["sample_id"][0]) - block.first, stored[0].may_scale, may_crop[0])
+            looks = ahead.looks(stored[0].may_scale, may_crop[0])
         functions = [Functions.of(plan, view, images.names.__getitem__) for view in range(len(plan.views))]
         views = [_View(rows, view.out_size, form) for rows, view in zip(plan.views, plan.recipe.all_views, strict=True)]
 

@@ -335,11 +335,11 @@ class RandomResizedCrop(PlacedCrop):
         chosen_x, chosen_y = (width - chosen_width) / 2, (height - chosen_height) / 2
         if self.step:
             chosen_x, chosen_y = np.floor(chosen_x), np.floor(chosen_y)
-        is_open = words.happens(0, self.p)
+        is_open, (least, most) = words.happens(0, self.p), map(np.log, self.ratio)
         for first in range(4, 4 + 4 * self.num_tries, 4):
             if not is_open.any():
                 break
-            ratio = np.exp(words.uniform(first + 1, np.log(self.ratio[0]), np.log(self.ratio[1])))
+            ratio = np.exp(words.uniform(first + 1, least, most))
             if self.height_px is None:
                 area = words.uniform(first, *self.scale) * width * height
                 try_width, try_height = np.sqrt(area * ratio), np.sqrt(area / ratio)

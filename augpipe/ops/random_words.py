@@ -67,6 +67,11 @@ class RandomWords:
         assert self._stream is not None, "a stream without a name has none within"
         return self._stream
 
+    def of(self, rows: Int | slice) -> "RandomWords":
+        """Those of some of the images."""
+        key, epoch, ids, name = self.stream
+        return RandomWords(self.words[rows], Stream(key, epoch, ids[rows], name), self.epoch)
+
     def nested(self, name: str, num_words: int, rows: Int | slice) -> "RandomWords":
         """The words of an op within this one, for some of the images."""
         stream = self.stream.within(name, rows)

@@ -10,7 +10,6 @@ from augpipe.gpu_ops.random.philox import checked_draws
 from augpipe.ops.frame import Frame
 from augpipe.ops.mixing import MixUp
 from augpipe.planning.look_up import lens_points, points_of_pass
-from augpipe.planning.projection import slope_at_centre
 from augpipe.planning.record_passes import passes_of
 from augpipe.recipes.recipe import Recipe
 
@@ -46,8 +45,9 @@ MOST_NODES_PER_PX = 1.0
 """A field that is finer than the output is looked at this often: more would not be seen."""
 
 
-def write_fields(rows: Rows, frame: Frame, linear: Float, corner: Float) -> None:
-    """Fill in the records' `field`, given (B, 2, 2) `linear` from the frame that bends to source pixels."""
+def write_fields(rows: Rows, frame: Frame, linear: Float, corner: Float, slopes: Float) -> None:
+    """Fill in the records' `field`, given (B, 2, 2) `linear` from the frame that bends to source pixels, (B,) `corner`
+    in pixels of that frame, and (B, 2, 2) `projection.slope_at_centre`."""
     bends, field = frame.bends, rows["field"]
     assert bends is not None
     is_grid, is_spline, is_snap = (bends["kind"] == kind for kind in (GRID, SPLINE, SNAP))
@@ -62,7 +62,7 @@ def write_fields(rows: Rows, frame: Frame, linear: Float, corner: Float) -> None
     is_over = (is_grid | is_snap)[:, None]
     scale = np.where(is_over, cells * corner[:, None] / np.where(is_over, sides, 1.0), 0.0)
     # that of a SPLINE is alike in all places and directions, so it may lie over the output
-    covered = np.sqrt((slope_at_centre(rows) ** 2).sum(axis=1)) * corner[:, None]
+    covered = np.sqrt((slopes**2).sum(axis=1)) * corner[:, None]
     fine = np.minimum(covered / spacing, MOST_NODES_PER_PX)
     half = 0.5 * np.stack([rows["out_width"], rows["out_height"]], axis=1)
     field["scale"] = np.where(is_spline[:, None], fine, scale)
