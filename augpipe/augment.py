@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 Sizes = list[tuple[int, int]]
 
-_OF_ONE_PROCESS = ("_host", "_ahead", "_devices", "_lock", "_process", "_is_forked", "_seed_here")
+_OF_ONE_PROCESS = ("_host", "_ahead", "_devices", "_lock", "_process", "_is_forked", "_seed_here", "_checked_form")
 
 
 class Augment:
@@ -302,8 +302,12 @@ class Augment:
         return _handed_out(transform.render(pixels, made), given.is_single)
 
     def _form(self, framework: Framework) -> OutputFormat:
-        form = OutputFormat(dtype=self._dtype, layout=self._layout, framework=framework, channels=self.recipe.channels)
-        form.check(self.recipe)
+        recipe, form = self._checked_form
+        if form is None or form.framework != framework or recipe is not self.recipe:
+            recipe = self.recipe
+            form = OutputFormat(dtype=self._dtype, layout=self._layout, framework=framework, channels=recipe.channels)
+            form.check(recipe)
+            self._checked_form = recipe, form
         return form
 
     def _made(
@@ -402,6 +406,7 @@ class Augment:
         self._seed_here = None  # a process that is being spawned does not know yet that it is a worker
         self._host = HostTransform()
         self._ahead = PlansAhead()
+        self._checked_form: tuple[Recipe, OutputFormat | None] = self.recipe, None
         self._devices: dict[Any, DeviceTransform] = {}
         self._lock = threading.Lock()
 

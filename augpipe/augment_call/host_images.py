@@ -1,6 +1,7 @@
 """Images of files and arrays, on the CPU: one image after another, on a few threads during the call."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -90,8 +91,8 @@ class _View:
         self.sizes = [(int(row["out_height"]), int(row["out_width"])) for row in rows]
         """Height and width of each, in pixels."""
         self._common = self.sizes[0] if self.sizes else out_size or (0, 0)
-        self._ends = np.cumsum([0] + [height * width * 3 for height, width in self.sizes])
-        self._memory: npt.NDArray[np.generic] = np.empty(int(self._ends[-1]), form.held_as)
+        self._ends = list(accumulate((height * width * 3 for height, width in self.sizes), initial=0))
+        self._memory: npt.NDArray[np.generic] = np.empty(self._ends[-1], form.held_as)
 
     def memory_of(self, position: int) -> npt.NDArray[np.generic]:
         """(height * width * 3,) of one image."""

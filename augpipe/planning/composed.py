@@ -11,9 +11,9 @@ from augpipe.gpu_ops.image import affine
 from augpipe.gpu_ops.jit import kernel
 from augpipe.gpu_ops.records import memory_at, product
 from augpipe.ops.colour_program import num_tables, write_program
-from augpipe.ops.frame import Frame
-from augpipe.planning.fields import write_fields
-from augpipe.planning.plan_record import BORDERS, MAX_DCT_FACTOR, RECORD
+from augpipe.ops.frame import BEND, Frame
+from augpipe.planning.fields import FIELD, write_field
+from augpipe.planning.plan_record import BORDERS, MAX_DCT_FACTOR, RECORD, RECORD_BYTES
 from augpipe.planning.projection import slope_at_centre
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.view import View
@@ -57,19 +57,17 @@ def _compose(rows: Rows, frame: Frame) -> None:
     ):
         numbers[nth] = values
     after, before = map(np.ascontiguousarray, (after, affine.identity(num) if before is None else before))
-    slopes = np.empty((num, 2, 2))
-    _compose_records(numbers, after, before, frame.snaps, rows.ctypes.data, rows.strides[0], slopes)
-    if frame.bends is not None:
-        scale = np.stack([frame.crop_width / frame.kept_widths, frame.crop_height / frame.kept_heights], axis=1)
-        write_fields(rows, frame, scale[:, :, None] * after[:, :2, :2], corner, slopes)
+    bends_at = 0 if frame.bends is None else frame.bends.ctypes.data
+    _compose_records(numbers, after, before, frame.snaps, bends_at, rows.ctypes.data, rows.strides[0])
 
 
+BEND_BYTES = BEND.itemsize
 NUM_NUMBERS = 12
 """Of an image, apart from its maps: what `_compose_records` takes."""
 
 
 @kernel(fastmath=False)
-def _compose_records(numbers, after_maps, before_maps, snaps, records_at, record_bytes, slopes):  # type: ignore[no-untyped-def]
+def _compose_records(numbers, after_maps, before_maps, snaps, bends_at, records_at, record_bytes):  # type: ignore[no-untyped-def]
     """Fill in what `PLAN_FIELDS` say of the look-up, where an image's sides and its lens are in already.
 
     Args:
@@ -78,8 +76,8 @@ def _compose_records(numbers, after_maps, before_maps, snaps, records_at, record
             variance of what blurs it.
         after_maps, before_maps: (B, 2, 2) or (B, 3, 3) float64, of `Frame.maps`.
         snaps: whether whole pixels of the frame are shown.
-        records_at, record_bytes: where the records lie, and how far apart.
-        slopes: (B, 2, 2) float64, written: `slope_at_centre` of each.
+        bends_at: where (B,) `ops.frame.BEND` lie; 0 where nothing bends.
+        records_at, record_bytes: where the records lie, and how far apart; a `FIELD` follows where anything bends.
     """
     for i in range(numbers.shape[1]):
         record = carray(memory_at(records_at + i * record_bytes), 1, RECORD)[0]
@@ -111,7 +109,12 @@ def _compose_records(numbers, after_maps, before_maps, snaps, records_at, record
             for axis in range(3):
                 record.before_divisor[axis] = map_before[2, axis]
         xx, xy, yx, yy = slope_at_centre(before, record.before_offset, record.before_divisor, record.lens)
-        slopes[i, 0, 0], slopes[i, 0, 1], slopes[i, 1, 0], slopes[i, 1, 1] = xx, xy, yx, yy
+        if bends_at != 0:
+            bend = carray(memory_at(bends_at + i * BEND_BYTES), 1, BEND)[0]
+            field = carray(memory_at(records_at + i * record_bytes + RECORD_BYTES), 1, FIELD)[0]
+            half_x, half_y = 0.5 * record.out_width, 0.5 * record.out_height
+            linear = linear_xx, linear_xy, linear_yx, linear_yy
+            write_field(field, bend, linear, corner, (xx, xy, yx, yy), (half_x, half_y))
         if len(map_before) == 3:
             if not snaps:
                 linear_xx, linear_xy, linear_yx, linear_yy = (
@@ -140,11 +143,7 @@ def _compose_records(numbers, after_maps, before_maps, snaps, records_at, record
         record.blur[0], record.blur[1] = sigma * covered_x, sigma * covered_y
 
 
-declare(
-    __name__,
-    _compose_records,
-    any=lambda: (np.zeros((NUM_NUMBERS, 1)), *np.zeros((2, 1, 2, 2)), False, 0, 0, np.zeros((1, 2, 2))),
-)
+declare(__name__, _compose_records, any=lambda: (np.zeros((NUM_NUMBERS, 1)), *np.zeros((2, 1, 2, 2)), False, 0, 0, 0))
 
 
 def write_steps(rows: Rows, frame: Frame) -> None:

@@ -7,13 +7,13 @@ import numpy.typing as npt
 from numba import carray
 
 from augpipe.gpu_ops.compiled.declared import declare
-from augpipe.gpu_ops.image.program_rows import AT_STEPS, STEP_BYTES, row_dtype
+from augpipe.gpu_ops.image.program_rows import AT_STEPS, HEADER, STEP_BYTES, copied, row_dtype
 from augpipe.gpu_ops.image.rows import GRID, KERNEL_ROW, MEETING, REFLECT, REFLECT_101, SHARP, SNAP, WRAP
 from augpipe.gpu_ops.image.sampling import LEAST_DIVISOR
 from augpipe.gpu_ops.jit import kernel, leaf
 from augpipe.gpu_ops.records import memory_at, product, product_by_vector
-from augpipe.planning.fields import displacements, write_field_rows
-from augpipe.planning.plan_record import BORDERS, MAX_DCT_FACTOR, RECORD
+from augpipe.planning.fields import FIELD, displacement, write_field_row
+from augpipe.planning.plan_record import BORDERS, MAX_DCT_FACTOR, RECORD, RECORD_BYTES
 from augpipe.planning.record_passes import FIRST, first_pass, has_passes, is_joined, joined_tables, passes_of
 
 Rows = npt.NDArray[np.void]
@@ -29,6 +29,7 @@ GOES_ON = np.array([_KINDS.get(name, 0) for name in BORDERS])
 """For each of BORDERS how the image goes on beyond it; 0 where it does not."""
 FILLS = np.array([{"constant": 1, "sharp": SHARP, "meeting": MEETING}.get(name, 0) for name in BORDERS])
 """For each of BORDERS how a fill is seen beyond it; 0 where none is."""
+AT_HEADER = KERNEL_ROW.itemsize
 CONTEXT = BORDERS.index("context")
 
 ROUNDING_PX = 1e-6
@@ -57,26 +58,20 @@ def kernel_rows(rows: Rows, factors: npt.NDArray[np.int64] | None = None) -> Row
         first, *others = passes = passes_of(rows)
         return joined_tables([kernel_rows(first, factors), *map(kernel_rows, others)], passes)
     table: Rows = np.zeros(len(rows), _table_dtype(rows))
-    if not len(rows):
-        return table
-    factor = np.ones(len(rows)) if factors is None else factors.astype(np.float64)
-    further = np.zeros((len(rows), 2))
-    if "field" in (rows.dtype.names or ()):
-        write_field_rows(table, rows, factor)
-        table["before_w0"] = 1.0
-        further = np.abs(np.stack(displacements(table))).max(axis=0)
-    _fill_kernel_rows(rows.ctypes.data, rows.strides[0], factor, further, table.ctypes.data, table.strides[0])
+    if len(rows):
+        _fill(table, rows, factors)
     if table.dtype != KERNEL_ROW:
-        _write_finish(table, rows)
+        table["header"]["at_tables"] = AT_STEPS + table["steps"].shape[1] * STEP_BYTES
+        table["steps"] = rows["steps"]
+        if "tables" in (rows.dtype.names or ()):
+            table["tables"] = rows["tables"]
     return table
 
 
 def resized_rows(rows: Rows, like: Rows, factors: npt.NDArray[np.int64]) -> Rows:
     """(B,) `kernel_rows`, given those of the same samples for images of other sizes: see `PlannedView.resized`."""
-    if not is_joined(like):
-        return kernel_rows(rows, factors)
-    table = like.copy()
-    table[FIRST]["row"] = kernel_rows(first_pass(rows), factors)
+    table = copied(like)
+    _fill(table[FIRST]["row"] if is_joined(table) else table, first_pass(rows), factors)
     return table
 
 
@@ -87,33 +82,41 @@ def _table_dtype(rows: Rows) -> np.dtype[np.void]:
     return row_dtype(rows["steps"].shape[1], rows["tables"].shape[1] if "tables" in names else 0)
 
 
-def _write_finish(table: Rows, rows: Rows) -> None:
-    """Fill in what follows a `KERNEL_ROW`; an image that takes more steps is rendered as levels first."""
-    header, takes_more = table["header"], rows["num_steps"][:, None] > 0
-    for name, neutral in (("scale", 1.0), ("bias", 0.0)):
-        header[name] = np.where(takes_more, table[name], neutral)
-        table[name] = np.where(takes_more, neutral, table[name])
-    header["inverse_corner_r2"], header["num_steps"] = table["inverse_corner_r2"], rows["num_steps"]
-    header["at_tables"] = AT_STEPS + table["steps"].shape[1] * STEP_BYTES
-    table["steps"] = rows["steps"]
-    if "tables" in (rows.dtype.names or ()):
-        table["tables"] = rows["tables"]
+def _fill(table: Rows, rows: Rows, factors: npt.NDArray[np.int64] | None) -> None:
+    """Fill in what does not depend on the program alone."""
+    names = rows.dtype.names or ()
+    num_steps = np.ascontiguousarray(rows["num_steps"]) if "num_steps" in names else np.zeros(len(rows), np.int32)
+    _fill_kernel_rows(
+        *(rows.ctypes.data, rows.strides[0], "field" in names, num_steps),
+        np.ones(len(rows)) if factors is None else factors.astype(np.float64),
+        *(table.ctypes.data, table.strides[0], table.dtype != KERNEL_ROW),
+    )
 
 
 @kernel(fastmath=False)
-def _fill_kernel_rows(records_at, record_bytes, factors, further, table_at, row_bytes):  # type: ignore[no-untyped-def]
-    """Fill in `KERNEL_ROW`s by `PLAN_FIELDS`, each at its address, so many bytes apart; their `field` is in already.
+def _fill_kernel_rows(  # type: ignore[no-untyped-def]
+    records_at, record_bytes, bends, num_steps, factors, table_at, row_bytes, has_header
+):
+    """Fill in `KERNEL_ROW`s by `PLAN_FIELDS`, each at its address, so many bytes apart, and headers of programs.
 
     Args:
         records_at, record_bytes: of the plan's records.
+        bends: whether a `FIELD` follows in each.
+        num_steps: (B,) int32 steps of their programs: an image that takes some is rendered as levels first.
         factors: (B,) float64 by which decoded images are smaller.
-        further: (B, 2) float64 how far fields move what is seen, along x and y, in source pixels.
         table_at, row_bytes: of the kernel's rows.
+        has_header: whether a `HEADER` follows in each.
     """
     for i in range(len(factors)):
         record = carray(memory_at(records_at + i * record_bytes), 1, RECORD)[0]
         row = carray(memory_at(table_at + i * row_bytes), 1, KERNEL_ROW)[0]
-        factor = factors[i]
+        factor, further_x, further_y = factors[i], 0.0, 0.0
+        if bends:
+            field = carray(memory_at(records_at + i * record_bytes + RECORD_BYTES), 1, FIELD)[0]
+            write_field_row(row, field, factor)
+            least_x, most_x, least_y, most_y = displacement(row)
+            further_x, further_y = max(abs(least_x), abs(most_x)), max(abs(least_y), abs(most_y))
+            row.before_w0 = 1.0
         before, after, lens = record.before, record.after, record.lens
         before_xx, before_xy, before_yx, before_yy = before[0, 0], before[0, 1], before[1, 0], before[1, 1]
         linear_xx, linear_xy, centre_x = after[0, 0] / factor, after[0, 1] / factor, after[0, 2] / factor
@@ -163,10 +166,15 @@ def _fill_kernel_rows(records_at, record_bytes, factors, further, table_at, row_
         inner_r2 = record.vignette[0] * record.vignette[0]
         row.vignette_inner_r2, row.vignette_inverse_span = inner_r2, 1.0 / (1.0 - inner_r2)
         row.vignette_strength, row.casts_last = record.vignette[1], record.cast_is_last
+        takes_more = num_steps[i] > 0
         for channel in range(3):
-            std = record.std[channel]
+            scale, bias = 1.0 / (255.0 * record.std[channel]), -record.mean[channel] / record.std[channel]
             row.cast[channel], row.fill[channel] = record.cast[channel], record.fill[channel]
-            row.scale[channel], row.bias[channel] = 1.0 / (255.0 * std), -record.mean[channel] / std
+            row.scale[channel], row.bias[channel] = (1.0, 0.0) if takes_more else (scale, bias)
+            if has_header:
+                header = carray(memory_at(table_at + i * row_bytes + AT_HEADER), 1, HEADER)[0]
+                header.scale[channel], header.bias[channel] = (scale, bias) if takes_more else (1.0, 0.0)
+                header.inverse_corner_r2, header.num_steps = row.inverse_corner_r2, num_steps[i]
         # which pixels exist to the sampler, and whether any tap can lie outside them
         border = record.border
         origin_x, low_x, high_x = _bounds(
@@ -177,10 +185,10 @@ def _fill_kernel_rows(records_at, record_bytes, factors, further, table_at, row_
         )
         row.origin_x, row.low_x, row.high_x = origin_x, low_x, high_x
         row.origin_y, row.low_y, row.high_y = origin_y, low_y, high_y
-        reach_x, reach_y = reach_x + row.support_x + 1.0 + further[i, 0], reach_y + row.support_y + 1.0 + further[i, 1]
+        reach_x, reach_y = reach_x + row.support_x + 1.0 + further_x, reach_y + row.support_y + 1.0 + further_y
         is_inside = centre_x - reach_x >= low_x and centre_x + reach_x <= high_x
-        if not (is_inside and centre_y - reach_y >= low_y and centre_y + reach_y <= high_y):
-            row.reflects, row.is_constant = GOES_ON[border], FILLS[border]
+        is_inside = is_inside and centre_y - reach_y >= low_y and centre_y + reach_y <= high_y
+        row.reflects, row.is_constant = (0, 0) if is_inside else (GOES_ON[border], FILLS[border])
 
 
 @leaf
@@ -199,4 +207,4 @@ def _bounds(border, side, crop_low, crop_high, origin, factor):  # type: ignore[
     return begin, low - begin, min(max(high, low), last) - begin
 
 
-declare(__name__, _fill_kernel_rows, any=lambda: (0, 0, np.ones(1), np.zeros((1, 2)), 0, 0))
+declare(__name__, _fill_kernel_rows, any=lambda: (0, 0, False, np.zeros(1, np.int32), np.ones(1), 0, 0, False))

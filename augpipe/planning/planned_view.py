@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.gpu_ops.image.program_rows import copied
 from augpipe.gpu_ops.random.philox import seed_key
 from augpipe.ops.bends import WholePixels
 from augpipe.ops.colour import make_gray
@@ -48,7 +49,7 @@ class PlannedView:
         assert sized is not None, "only views whose sized ops are known are planned ahead for any size"
         own = slice(nth, nth + 1)
         frame = Frame(np.array([height]), np.array([width]), self.frame.crops)
-        row, all_drawn = self.rows[own].copy(), {}
+        row, all_drawn = copied(self.rows[own]), {}
         for key, op in sized:
             drawn = op.draw(self.words[key].of(own), frame) if op.num_words else {}
             op.apply(frame, drawn)
