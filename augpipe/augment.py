@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 Sizes = list[tuple[int, int]]
 
-_OF_ONE_PROCESS = ("_host", "_ahead", "_devices", "_lock", "_process", "_is_forked", "_seed_here", "_checked_form")
+_OF_ONE_PROCESS = ("_host", "_ahead", "_devices", "_lock", "_process", "_is_forked", "_seed_here", "_known_form")
 
 
 class Augment:
@@ -93,6 +93,7 @@ class Augment:
         self._max_pixels = as_max_pixels(max_pixels)
         self._shared_epoch = RawValue(c_uint32, 0)
         self._seed_here: tuple[int, int] | None = None
+        self._known_form: tuple[Recipe, OutputFormat] | None = None
         self.next_id = 0
         """The id that the next image without one gets; set it to go on from elsewhere."""
         self._start()
@@ -302,12 +303,12 @@ class Augment:
         return _handed_out(transform.render(pixels, made), given.is_single)
 
     def _form(self, framework: Framework) -> OutputFormat:
-        recipe, form = self._checked_form
-        if form is None or form.framework != framework or recipe is not self.recipe:
-            recipe = self.recipe
-            form = OutputFormat(dtype=self._dtype, layout=self._layout, framework=framework, channels=recipe.channels)
-            form.check(recipe)
-            self._checked_form = recipe, form
+        recipe, known = self.recipe, self._known_form
+        if known is not None and known[0] is recipe and known[1].framework == framework:
+            return known[1]
+        form = OutputFormat(dtype=self._dtype, layout=self._layout, framework=framework, channels=recipe.channels)
+        form.check(recipe)
+        self._known_form = recipe, form
         return form
 
     def _made(
@@ -406,7 +407,7 @@ class Augment:
         self._seed_here = None  # a process that is being spawned does not know yet that it is a worker
         self._host = HostTransform()
         self._ahead = PlansAhead()
-        self._checked_form: tuple[Recipe, OutputFormat | None] = self.recipe, None
+        self._known_form = None
         self._devices: dict[Any, DeviceTransform] = {}
         self._lock = threading.Lock()
 

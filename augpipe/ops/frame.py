@@ -5,7 +5,7 @@ order in which they are called, each on the frame as it is by then, counted from
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -134,7 +134,7 @@ class Frame:
         self.kept_heights = self.out_heights = np.full(self.num, out_heights, np.int64)
         self.kept_widths = self.out_widths = np.full(self.num, out_widths, np.int64)
 
-    def _for_all(self, length: Lengths) -> Lengths:
+    def _for_all(self, length: Lengths) -> Any:
         """(n,) of one number, or of one an image."""
         return length if isinstance(length, np.ndarray) and length.shape else np.full(self.num, length)
 

@@ -10,7 +10,7 @@ from augpipe.gpu_ops.records import product
 
 
 @leaf
-def slope_at_centre(before, offset, divisor, lens):
+def slope_at_centre(before, offset, divisor, lens):  # type: ignore[no-untyped-def]
     """xx, xy, yx and yy of the look-up's derivatives behind the lens, at the centre of a plan record's frame.
 
     Its arguments are `before` (2, 2), `before_offset` (2,), `before_divisor` (3,) and `lens` (5,) of the record.
