@@ -4,13 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from numba import carray
 
-from augpipe.gpu_ops.compiled.declared import declare
-from augpipe.gpu_ops.image.rows import GRID, KERNEL_ROW, NUM_NODES, SNAP, SPLINE
-from augpipe.gpu_ops.jit import kernel, leaf
+from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SNAP, SPLINE
+from augpipe.gpu_ops.jit import leaf
 from augpipe.gpu_ops.random.philox import checked_draws
-from augpipe.gpu_ops.records import memory_at, product
+from augpipe.gpu_ops.records import product
 from augpipe.ops.mixing import MixUp
 from augpipe.planning.look_up import lens_points, points_of_pass
 from augpipe.planning.record_passes import passes_of
@@ -126,25 +124,6 @@ def displacement(row):  # type: ignore[no-untyped-def]
         min(yx * least_x, yx * most_x) + min(yy * least_y, yy * most_y),
         max(yx * least_x, yx * most_x) + max(yy * least_y, yy * most_y),
     )
-
-
-def displacements(table: Rows) -> tuple[Float, Float]:
-    """(B, 2) least and largest `displacement` of kernel rows, along x and y."""
-    found = np.empty((len(table), 4))
-    if len(table):
-        _write_displacements(table.ctypes.data, table.strides[0], found)
-    return found[:, 0::2], found[:, 1::2]
-
-
-@kernel(fastmath=False)
-def _write_displacements(table_at, row_bytes, found):  # type: ignore[no-untyped-def]
-    """Write (B, 4) `displacement` of kernel rows at an address, so many bytes apart."""
-    for i in range(len(found)):
-        row = carray(memory_at(table_at + i * row_bytes), 1, KERNEL_ROW)[0]
-        found[i, 0], found[i, 1], found[i, 2], found[i, 3] = displacement(row)
-
-
-declare(__name__, _write_displacements, bends=lambda: (0, 0, np.zeros((1, 4))))
 
 
 def bent_points(rows: Rows, points: Float, item: Int) -> Float:

@@ -17,6 +17,7 @@ from augpipe.planning.plan_record import BORDERS, MAX_DCT_FACTOR, RECORD, RECORD
 from augpipe.planning.record_passes import FIRST, first_pass, has_passes, is_joined, joined_tables, passes_of
 
 Rows = npt.NDArray[np.void]
+Float = npt.NDArray[np.float64]
 
 HALF_WIDTHS = np.array([1.0, 2.0, 0.5, 2.0])
 """Of `INTERPOLATIONS`, in output pixels of an image that is not enlarged."""
@@ -208,3 +209,22 @@ def _bounds(border, side, crop_low, crop_high, origin, factor):  # type: ignore[
 
 
 declare(__name__, _fill_kernel_rows, any=lambda: (0, 0, False, np.zeros(1, np.int32), np.ones(1), 0, 0, False))
+
+
+def displacements(table: Rows) -> tuple[Float, Float]:
+    """(B, 2) least and largest `displacement` of kernel rows, along x and y."""
+    found = np.empty((len(table), 4))
+    if len(table):
+        _write_displacements(table.ctypes.data, table.strides[0], found)
+    return found[:, 0::2], found[:, 1::2]
+
+
+@kernel(fastmath=False)
+def _write_displacements(table_at, row_bytes, found):  # type: ignore[no-untyped-def]
+    """Write (B, 4) `displacement` of kernel rows at an address, so many bytes apart."""
+    for i in range(len(found)):
+        row = carray(memory_at(table_at + i * row_bytes), 1, KERNEL_ROW)[0]
+        found[i, 0], found[i, 1], found[i, 2], found[i, 3] = displacement(row)
+
+
+declare(__name__, _write_displacements, bends=lambda: (0, 0, np.zeros((1, 4))))
