@@ -21,7 +21,7 @@ FILTERS = (
 )
 NICE = 10
 """By how much the decoder's process makes way for others."""
-PLANNING = ("_fill_draws", "_walk", "_compose_records", "_fill_kernel_rows")
+PLANNING = ("_fill_draws", "_walk", "choose_crops", "_compose_records", "_fill_kernel_rows")
 """What says which sample comes when, and what is done to it."""
 
 
