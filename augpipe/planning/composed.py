@@ -57,17 +57,17 @@ def _compose(rows: Rows, frame: Frame) -> None:
     ):
         numbers[nth] = values
     after, before = map(np.ascontiguousarray, (after, affine.identity(num) if before is None else before))
-    bends_at = 0 if frame.bends is None else frame.bends.ctypes.data
-    _compose_records(numbers, after, before, frame.snaps, bends_at, rows.ctypes.data, rows.strides[0])
+    bends = NO_BENDS if frame.bends is None else np.ascontiguousarray(frame.bends)
+    _compose_records(numbers, after, before, frame.snaps, bends, rows.ctypes.data, rows.strides[0])
 
 
-BEND_BYTES = BEND.itemsize
+NO_BENDS = np.zeros(0, BEND)
 NUM_NUMBERS = 12
 """Of an image, apart from its maps: what `_compose_records` takes."""
 
 
 @kernel(fastmath=False)
-def _compose_records(numbers, after_maps, before_maps, snaps, bends_at, records_at, record_bytes):  # type: ignore[no-untyped-def]
+def _compose_records(numbers, after_maps, before_maps, snaps, bends, records_at, record_bytes):  # type: ignore[no-untyped-def]
     """Fill in what `PLAN_FIELDS` say of the look-up, where an image's sides and its lens are in already.
 
     Args:
@@ -76,7 +76,7 @@ def _compose_records(numbers, after_maps, before_maps, snaps, bends_at, records_
             variance of what blurs it.
         after_maps, before_maps: (B, 2, 2) or (B, 3, 3) float64, of `Frame.maps`.
         snaps: whether whole pixels of the frame are shown.
-        bends_at: where (B,) `ops.frame.BEND` lie; 0 where nothing bends.
+        bends: (B,) `ops.frame.BEND`; none where nothing bends.
         records_at, record_bytes: where the records lie, and how far apart; a `FIELD` follows where anything bends.
     """
     for i in range(numbers.shape[1]):
@@ -109,12 +109,11 @@ def _compose_records(numbers, after_maps, before_maps, snaps, bends_at, records_
             for axis in range(3):
                 record.before_divisor[axis] = map_before[2, axis]
         xx, xy, yx, yy = slope_at_centre(before, record.before_offset, record.before_divisor, record.lens)
-        if bends_at != 0:
-            bend = carray(memory_at(bends_at + i * BEND_BYTES), 1, BEND)[0]
+        if len(bends):
             field = carray(memory_at(records_at + i * record_bytes + RECORD_BYTES), 1, FIELD)[0]
             half_x, half_y = 0.5 * record.out_width, 0.5 * record.out_height
             linear = linear_xx, linear_xy, linear_yx, linear_yy
-            write_field(field, bend, linear, corner, (xx, xy, yx, yy), (half_x, half_y))
+            write_field(field, bends[i], linear, corner, (xx, xy, yx, yy), (half_x, half_y))
         if len(map_before) == 3:
             if not snaps:
                 linear_xx, linear_xy, linear_yx, linear_yy = (
@@ -143,7 +142,9 @@ def _compose_records(numbers, after_maps, before_maps, snaps, bends_at, records_
         record.blur[0], record.blur[1] = sigma * covered_x, sigma * covered_y
 
 
-declare(__name__, _compose_records, any=lambda: (np.zeros((NUM_NUMBERS, 1)), *np.zeros((2, 1, 2, 2)), False, 0, 0, 0))
+declare(
+    __name__, _compose_records, any=lambda: (np.zeros((NUM_NUMBERS, 1)), *np.zeros((2, 1, 2, 2)), False, NO_BENDS, 0, 0)
+)
 
 
 def write_steps(rows: Rows, frame: Frame) -> None:
