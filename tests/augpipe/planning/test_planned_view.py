@@ -21,6 +21,7 @@ FOR_ANY_SIZE = {
         ops=[ops.Pad(size=150, fill=9), ops.Flip(), ops.Resize(size=64), ops.RandomCrop(size=60), COLOURS]
     ),
     "groups": Recipe(ops=[CROP, ops.OneOf(ops=[ops.Rotate(), ops.Shear(about="corner"), ops.Invert()], p=0.8)]),
+    "looks of their own": Recipe(ops=[CROP, ops.OneOf(ops=[ops.Rotate(), ops.Invert()], own_look="nearest"), COLOURS]),
     "fields": Recipe(ops=[ops.CenterCrop(size=30, scale=36), ops.ElasticTransform(p=1.0), ops.Flip()]),
     "views": Recipe(views=[View(ops=[CROP, COLOURS], count=2), View(ops=[ops.RandomCrop(size=20), ops.Flip()])]),
     "one channel": Recipe(ops=[CROP, COLOURS], channels=1, interpolation="random", antialias=False),
@@ -32,6 +33,7 @@ NOT = {
     "a crop of what is turned": Recipe(ops=[ops.ResizeShortest(size=40), ops.Rotate(), ops.CenterCrop(size=20)]),
     "blurred before the crop": Recipe(ops=[ops.Blur(), CROP]),
     "a group that flips before the crop": Recipe(ops=[ops.OneOf(ops=[ops.Flip(), ops.Invert()]), CROP]),
+    "a look of its own": Recipe(ops=[ops.OneOf(ops=[ops.Rotate(), ops.Invert()], own_look="nearest")]),
     "padded, turned and cropped": Recipe(
         ops=[ops.Resize(size=20), ops.Pad(px=4), ops.Rotate(), ops.RandomCrop(size=20)]
     ),
