@@ -17,7 +17,7 @@ import numpy.typing as npt
 from augpipe.augment_call.collate import as_labels, content_ids, taken_apart
 from augpipe.augment_call.host_images import HostTransform
 from augpipe.augment_call.inputs import Images, images_of
-from augpipe.augment_call.plans_ahead import PlannedBlock, PlansAhead
+from augpipe.augment_call.plans_ahead import PlanAhead, PlansAhead
 from augpipe.augment_call.tv_names import is_structure
 from augpipe.augment_call.worker_seed import worker_seed
 from augpipe.batch import Batch
@@ -27,8 +27,9 @@ from augpipe.native.compile_ahead import start_compiling
 from augpipe.native.workers import num_usable_cores
 from augpipe.planning.fields import refuse_targets
 from augpipe.planning.output_format import DType, DTypeLike, Framework, Layout, OutputFormat, dtype_name
-from augpipe.planning.plan import Plan, refusals
+from augpipe.planning.plan import Plan, plan_ahead, refusals
 from augpipe.planning.plan import plan as draw_plan
+from augpipe.planning.planned_view import PlannedView
 from augpipe.recipes.names import as_recipe
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.refusals import refuse_mixing
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 Sizes = list[tuple[int, int]]
 
-_OF_ONE_PROCESS = ("_host", "_ahead", "_devices", "_lock", "_process", "_is_forked", "_seed_here")
+_OF_ONE_PROCESS = ("_host", "_ahead", "_devices", "_lock", "_process", "_is_forked", "_seed_here", "_known_form")
 
 
 class Augment:
@@ -92,6 +93,7 @@ class Augment:
         self._max_pixels = as_max_pixels(max_pixels)
         self._shared_epoch = RawValue(c_uint32, 0)
         self._seed_here: tuple[int, int] | None = None
+        self._known_form: tuple[Recipe, OutputFormat] | None = None
         self.next_id = 0
         """The id that the next image without one gets; set it to go on from elsewhere."""
         self._start()
@@ -172,8 +174,8 @@ class Augment:
             return self._on_device(given, sample_ids, epoch, plan)
         form = self._form(self._framework or ("torch" if given.are_tensors else "numpy"))
         sizes = [image.size for image in given.items]
-        made, block = self._made(plan, sizes, given.names, sample_ids, epoch)
-        return _handed_out(self._on_host(given, made, form, block), given.is_single)
+        made, ahead = self._made(plan, sizes, given.names, sample_ids, epoch)
+        return _handed_out(self._on_host(given, made, form, ahead), given.is_single)
 
     def collate(self, items: Sequence[Any]) -> Batch:
         """A batch of a data set's items: `DataLoader(data_set, collate_fn=augment.collate, ...)`.
@@ -269,18 +271,18 @@ class Augment:
                 size, clip=options.clip, bbox_format=bbox_format, paired=paired, fields=targets, **known
             )
         objects = known_objects(checked, self.recipe) if self.recipe.keeping else None
-        made, block = self._made(plan, sizes, given.names, sample_ids, epoch, objects)
+        made, ahead = self._made(plan, sizes, given.names, sample_ids, epoch, objects)
         has_tensors = given.are_tensors or (structure is not None and structure.has_tensors)
         form = self._form(self._framework or ("torch" if has_tensors else "numpy"))
-        made_images = [view[0] for view in self._on_host(given, made, form, block)]
+        made_images = [view[0] for view in self._on_host(given, made, form, ahead)]
         if structure is not None:
             return structure.results(checked, made, made_images, options)
         return named_results(checked, made, made_images, bbox_format, options)
 
-    def _on_host(self, given: Images, made: Plan, form: OutputFormat, block: PlannedBlock | None = None) -> list[Any]:
+    def _on_host(self, given: Images, made: Plan, form: OutputFormat, ahead: PlanAhead | None = None) -> list[Any]:
         is_alone = len(given.items) == 1 or torch_worker_seed() is not None
         num_threads = self._num_threads or (1 if is_alone else num_usable_cores())  # asking takes 0.2 ms
-        return self._host.render(given, made, form, num_threads, block)
+        return self._host.render(given, made, form, num_threads, ahead)
 
     def _on_device(self, given: Images, sample_ids: npt.ArrayLike | None, epoch: int, plan: Plan | None) -> Any:
         from augpipe.augment_call.device_images import DeviceTransform, device_pixels
@@ -301,8 +303,12 @@ class Augment:
         return _handed_out(transform.render(pixels, made), given.is_single)
 
     def _form(self, framework: Framework) -> OutputFormat:
-        form = OutputFormat(dtype=self._dtype, layout=self._layout, framework=framework, channels=self.recipe.channels)
-        form.check(self.recipe)
+        recipe, known = self.recipe, self._known_form
+        if known is not None and known[0] is recipe and known[1].framework == framework:
+            return known[1]
+        form = OutputFormat(dtype=self._dtype, layout=self._layout, framework=framework, channels=recipe.channels)
+        form.check(recipe)
+        self._known_form = recipe, form
         return form
 
     def _made(
@@ -313,11 +319,12 @@ class Augment:
         sample_ids: npt.ArrayLike | None,
         epoch: int,
         objects: "KnownObjects | None" = None,
-    ) -> tuple[Plan, PlannedBlock | None]:
+    ) -> tuple[Plan, PlanAhead | None]:
         """The plan to carry out: the caller's, or a new one, of a single image with the block that it was made in."""
         if plan is None:
             if sample_ids is None and objects is None and len(sizes) == 1:
-                return self._drawn_ahead(sizes[0], names[0], epoch)
+                ahead = self._drawn_ahead(sizes[0], names[0], epoch)
+                return ahead.plan, ahead
             return self._drawn(sizes, names, sample_ids, epoch, objects), None
         if sample_ids is not None:
             raise ValueError("sample_ids and plan are both given, and a plan holds its own ids. Leave sample_ids out.")
@@ -346,19 +353,19 @@ class Augment:
         self._refuse(names, sizes)
         return draw_plan(self.recipe, ids, sizes=sizes, epoch=epoch, seed=seed, objects=objects)
 
-    def _drawn_ahead(self, size: tuple[int, int], name: str, epoch: int) -> tuple[Plan, PlannedBlock]:
-        """The plan of the next id, and the block that it was made in."""
+    def _drawn_ahead(self, size: tuple[int, int], name: str, epoch: int) -> PlanAhead:
+        """The plan of the next id."""
 
-        def draw(ids: npt.NDArray[np.int64], size: tuple[int, int]) -> Plan:
-            return draw_plan(self.recipe, ids, sizes=[size] * len(ids), epoch=epoch, seed=seed)
+        def draw(ids: npt.NDArray[np.int64], size: tuple[int, int]) -> list[PlannedView]:
+            return plan_ahead(recipe, ids, size=size, epoch=epoch, seed=seed)
 
         with self._counting() as seed:
-            sample_id = self.next_id % 2**32
+            sample_id, recipe = self.next_id % 2**32, self.recipe
             self.next_id += 1
             self._refuse([name], [size])
-            key = epoch, seed, id(self.recipe)  # which the block's plan keeps
-            block, position = self._ahead.take(sample_id, size, key, draw, MAX_WORD)
-        return block.plan[position : position + 1], block
+            key = epoch, seed, id(recipe)  # which the block's views keep
+            block = self._ahead.block(sample_id, size, key, draw, MAX_WORD)
+        return PlanAhead(block, sample_id - block.first, size, recipe, seed)
 
     @contextmanager
     def _counting(self) -> Iterator[int]:
@@ -400,6 +407,7 @@ class Augment:
         self._seed_here = None  # a process that is being spawned does not know yet that it is a worker
         self._host = HostTransform()
         self._ahead = PlansAhead()
+        self._known_form = None
         self._devices: dict[Any, DeviceTransform] = {}
         self._lock = threading.Lock()
 

@@ -1,13 +1,14 @@
 """Images of files and arrays, on the CPU: one image after another, on a few threads during the call."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from augpipe.augment_call.inputs import Images
-from augpipe.augment_call.plans_ahead import WORTH_A_REGION, Looks, PlannedBlock, looks_of
+from augpipe.augment_call.plans_ahead import WORTH_A_REGION, Looks, PlanAhead, looks_of
 from augpipe.decoding.jpeg import decoder_overloads
 from augpipe.errors import SampleError
 from augpipe.gpu_ops.compiled import background
@@ -30,7 +31,7 @@ class HostTransform:
         self._has_met_files = False
 
     def render(
-        self, images: Images, plan: Plan, form: OutputFormat, num_threads: int, block: PlannedBlock | None = None
+        self, images: Images, plan: Plan, form: OutputFormat, num_threads: int, ahead: PlanAhead | None = None
     ) -> list[Any]:
         """The images of each view: a batch, or a list where their sizes differ.
 
@@ -39,7 +40,7 @@ class HostTransform:
             plan: of these images.
             form: of what is made of them.
             num_threads: that render.
-            block: in which the only image was planned.
+            ahead: the plan of the only image.
 
         Raises:
             SampleError: a file is damaged.
@@ -48,13 +49,13 @@ class HostTransform:
         if not self._has_met_files and any(image.may_crop for image in stored):
             self._has_met_files = True
             background.start([decoder_overloads(None)])  # libjpeg-turbo decodes until it is compiled
-        num_planned = len(stored) if block is None else len(block.plan)
+        num_planned = len(stored) if ahead is None else ahead.num_regions
         may_crop = [image.may_crop or image.is_array_above(WORTH_A_REGION // num_planned) for image in stored]
-        if block is None:
+        if ahead is None:
             may_scale = np.array([image.may_scale for image in stored], np.bool_)
-            looks = looks_of(plan, may_scale, wants_regions=any(may_crop))
+            looks = looks_of(plan.views, may_scale, wants_regions=any(may_crop))
         else:
-            looks = block.looks(int(plan.rows["sample_id"][0]) - block.first, stored[0].may_scale, may_crop[0])
+            looks = ahead.looks(stored[0].may_scale, may_crop[0])
         functions = [Functions.of(plan, view, images.names.__getitem__) for view in range(len(plan.views))]
         views = [_View(rows, view.out_size, form) for rows, view in zip(plan.views, plan.recipe.all_views, strict=True)]
 
@@ -90,8 +91,8 @@ class _View:
         self.sizes = [(int(row["out_height"]), int(row["out_width"])) for row in rows]
         """Height and width of each, in pixels."""
         self._common = self.sizes[0] if self.sizes else out_size or (0, 0)
-        self._ends = np.cumsum([0] + [height * width * 3 for height, width in self.sizes])
-        self._memory: npt.NDArray[np.generic] = np.empty(int(self._ends[-1]), form.held_as)
+        self._ends = list(accumulate((height * width * 3 for height, width in self.sizes), initial=0))
+        self._memory: npt.NDArray[np.generic] = np.empty(self._ends[-1], form.held_as)
 
     def memory_of(self, position: int) -> npt.NDArray[np.generic]:
         """(height * width * 3,) of one image."""

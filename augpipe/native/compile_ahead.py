@@ -21,8 +21,8 @@ FILTERS = (
 )
 NICE = 10
 """By how much the decoder's process makes way for others."""
-ORDERING = ("_fill_draws", "_walk")
-"""What says which sample comes when, and with which draws."""
+PLANNING = ("_fill_draws", "_walk", "choose_crops", "_compose_records", "_fill_kernel_rows")
+"""What says which sample comes when, and what is done to it."""
 
 
 def start_compiling(form: OutputFormat, recipes: Sequence[Recipe], *, decodes: bool) -> list[Overload]:
@@ -54,11 +54,11 @@ def start_compiling(form: OutputFormat, recipes: Sequence[Recipe], *, decodes: b
         variants.append("compresses")
     first = [one for one in overloads(["render"], variants) if one.function in FIRST]
     programs = [one for one in overloads(["render"], variants) if one.function in PROGRAMS]
-    ordering = [one for one in overloads(["order"], variants) if one.function in ORDERING]
+    planning = [one for one in overloads(["order", "plan"], variants) if one.function in PLANNING]
     decoder = decoder_overloads(None if form.is_narrow else rendered_as) if decodes else []
-    background.start([first, ordering + programs])
+    background.start([first, planning + programs])
     background.start([decoder], nice=NICE)  # which nobody waits for
-    return first + ordering + programs
+    return first + planning + programs
 
 
 def _have_programs(recipe: Recipe) -> bool:

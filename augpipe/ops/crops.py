@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
+from augpipe.gpu_ops.image.crop_tries import choose_crops
 from augpipe.ops.draws import Draw
 from augpipe.ops.frame import Frame
 from augpipe.ops.keep_objects import Float, KeepObjects, Rectangle
@@ -325,44 +326,19 @@ class RandomResizedCrop(PlacedCrop):
         return CenterCrop(size=self.size, scale=usual_scale(max(pair(self.size))))
 
     def place(self, words: RandomWords, frame: Frame) -> Drawn:
-        width, height = frame.out_widths.astype(np.float64), frame.out_heights.astype(np.float64)
-        ratio = np.clip(width / height, *self.ratio)
-        chosen_width = np.minimum(width, height * ratio)
-        chosen_height = np.minimum(height, width / ratio)
-        if self.step:
-            # a flat ratio leaves less than a pixel of a thin image
-            chosen_width, chosen_height = (np.maximum(np.rint(side), 1.0) for side in (chosen_width, chosen_height))
-        chosen_x, chosen_y = (width - chosen_width) / 2, (height - chosen_height) / 2
-        if self.step:
-            chosen_x, chosen_y = np.floor(chosen_x), np.floor(chosen_y)
-        is_open = words.happens(0, self.p)
-        for first in range(4, 4 + 4 * self.num_tries, 4):
-            if not is_open.any():
-                break
-            ratio = np.exp(words.uniform(first + 1, np.log(self.ratio[0]), np.log(self.ratio[1])))
-            if self.height_px is None:
-                area = words.uniform(first, *self.scale) * width * height
-                try_width, try_height = np.sqrt(area * ratio), np.sqrt(area / ratio)
-            else:
-                low, high = self.height_px
-                try_height = low + words.integer(first, high - low + 1).astype(np.float64)
-                # the logarithm and back leave a ratio that is not drawn a bit below itself
-                wide = np.floor(try_height * np.clip(ratio, *self.ratio))
-                try_width, try_height = np.clip(wide, 1.0, width), np.minimum(try_height, height)
-            if self.step:
-                try_width, try_height = np.rint(try_width), np.rint(try_height)
-            fits = is_open & (try_width >= 1) & (try_height >= 1) & (try_width <= width) & (try_height <= height)
-            room_x, room_y = np.where(fits, width - try_width, 0), np.where(fits, height - try_height, 0)
-            if self.step:
-                x = words.integer(first + 2, room_x.astype(np.int64) + 1).astype(np.float64)
-                y = words.integer(first + 3, room_y.astype(np.int64) + 1).astype(np.float64)
-            else:
-                x, y = words.uniform(first + 2, 0, 1) * room_x, words.uniform(first + 3, 0, 1) * room_y
-            chosen_x, chosen_y = np.where(fits, x, chosen_x), np.where(fits, y, chosen_y)
-            chosen_width = np.where(fits, try_width, chosen_width)
-            chosen_height = np.where(fits, try_height, chosen_height)
-            is_open &= ~fits
-        return {"x": chosen_x, "y": chosen_y, "width": chosen_width, "height": chosen_height}
+        end = 4 + 4 * self.num_tries
+        ratios = np.exp(words.uniform(slice(5, end, 4), *map(np.log, self.ratio)))
+        if self.height_px is None:
+            sizes = words.uniform(slice(4, end, 4), *self.scale)
+        else:
+            low, high = self.height_px
+            sizes = low + words.integer(slice(4, end, 4), high - low + 1).astype(np.float64)
+        chosen = np.empty((4, frame.num))
+        if frame.num:
+            is_open, all_words = words.happens(0, self.p), np.ascontiguousarray(words.words)
+            how = *map(float, self.ratio), self.height_px is not None, self.step is not None
+            choose_crops(frame.out_heights, frame.out_widths, is_open, sizes, ratios, *how, all_words, chosen)
+        return dict(zip(("x", "y", "width", "height"), chosen, strict=True))
 
     def rectangle(self, frame: Frame, drawn: Drawn) -> Rectangle:
         return drawn["x"], drawn["y"], drawn["width"], drawn["height"]

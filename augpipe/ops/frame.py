@@ -5,7 +5,7 @@ order in which they are called, each on the frame as it is by then, counted from
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -130,9 +130,13 @@ class Frame:
             width, height = width * scale_x, height * scale_y
         self.is_cropped = True
         self.crop_x, self.crop_y = x, y
-        self.crop_width, self.crop_height = (np.broadcast_to(one, (self.num,)) for one in (width, height))
+        self.crop_width, self.crop_height = self._for_all(width), self._for_all(height)
         self.kept_heights = self.out_heights = np.full(self.num, out_heights, np.int64)
         self.kept_widths = self.out_widths = np.full(self.num, out_widths, np.int64)
+
+    def _for_all(self, length: Lengths) -> Any:
+        """(n,) of one number, or of one an image."""
+        return length if isinstance(length, np.ndarray) and length.shape else np.full(self.num, length)
 
     def _crop_mapped(
         self, x: Float, y: Float, width: Lengths, height: Lengths, out_heights: Sides, out_widths: Sides
@@ -340,6 +344,19 @@ class Frame:
     def fill(self, edges: Float, levels: Float, spread: Float, keys: npt.NDArray[np.uint32], applied: Bool) -> None:
         """Fill rectangles, (n, 4) left, top, right and bottom in output pixels, with noise about (n, 3) levels."""
         self.steps.append(ColourStep.of(FILL, np.concatenate([edges, levels, spread], axis=1), applied, keys))
+
+    def act_as(self, other: "Frame", rows: slice, *, has_its_sides: bool) -> None:
+        """Have all that acts on the crops be what acts on some images of another frame, which is cropped alike.
+
+        With `has_its_sides`, the output has the sides that it has there.
+        """
+        for name in ("after_lens", "before_lens", "lens", "bends", "blur_variance"):
+            values = getattr(other, name)
+            setattr(self, name, None if values is None else values[rows])
+        self.is_projective, self.snaps = other.is_projective, other.snaps
+        self.lens_sizes = other.lens_sizes and (other.lens_sizes[0][rows], other.lens_sizes[1][rows])
+        if has_its_sides:
+            self.out_heights, self.out_widths = other.out_heights[rows], other.out_widths[rows]
 
     def normalise(self, mean: tuple[float, float, float], std: tuple[float, float, float]) -> None:
         """Subtract the mean and divide by the standard deviation, both in 0..1 per channel."""

@@ -67,6 +67,11 @@ class RandomWords:
         assert self._stream is not None, "a stream without a name has none within"
         return self._stream
 
+    def of(self, rows: Int | slice) -> "RandomWords":
+        """Those of some of the images."""
+        key, epoch, ids, name = self.stream
+        return RandomWords(self.words[rows], Stream(key, epoch, ids[rows], name), self.epoch)
+
     def nested(self, name: str, num_words: int, rows: Int | slice) -> "RandomWords":
         """The words of an op within this one, for some of the images."""
         stream = self.stream.within(name, rows)
@@ -96,13 +101,13 @@ class RandomWords:
         happens: npt.NDArray[np.bool_] = self.uniform(position, 0.0, 1.0) < probability
         return happens
 
-    def uniform(self, position: int | Int, low: float, high: float) -> Float:
+    def uniform(self, position: int | slice | Int, low: float, high: float) -> Float:
         """(n,) evenly distributed in low..high; (n, k) of k positions."""
         # `philox.uniform` without its check
         numbers: Float = low + (high - low) * (self.words[:, position].astype(np.float64) * 2.0**-32)
         return numbers
 
-    def integer(self, position: int | Int, num: Any) -> npt.NDArray[np.int64]:
+    def integer(self, position: int | slice | Int, num: Any) -> npt.NDArray[np.int64]:
         """(n,) one of 0..num - 1, where `num` is a number or an (n,) array, from 1 on; (n, k) of k positions."""
         # `philox.integers` without its checks, which take several times as long
         counts = np.asarray(num).astype(np.uint64)

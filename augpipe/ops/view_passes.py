@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TypeGuard
 
-from augpipe.ops import Custom, Normalize, Op, WholePixels
+from augpipe.ops import Blur, Custom, Flip, Identity, Normalize, Op, Rotate, WholePixels
 from augpipe.ops.commuting import Place, acts_in_look_up, commutes, is_step, shows_the_same_pixels
 from augpipe.ops.groups import AllOf, Group
 from augpipe.ops.op import Beyond
@@ -120,6 +120,33 @@ def late_steps(passes: Sequence[Keyed], beyond: Beyond, interpolation: str) -> I
                 if _waits(_steps(op), looks, known):
                     yield op, later
                     break
+
+
+def sized_ops(passes: Sequence[Keyed]) -> Keyed | None:
+    """The ops of a view's first pass that choose which rectangle of the image is seen, in how many pixels.
+
+    All others do the same to an image of any size. None where they do not: where a size of the output depends on that
+    of the image, and ops behind the crops may look at it.
+    """
+    first = passes[0]
+    moving = next((nth for nth, (_, op) in enumerate(first) if any(one.is_geometry for one in op.flat)), len(first))
+    num = max((nth + 1 for nth, (_, op) in enumerate(first[:moving]) if op.is_crop), default=0)
+    sized = tuple((key, op) for key, op in first[:num] if op.is_crop or isinstance(op, Flip))
+    others = [keyed for keyed in first if keyed not in sized]
+    before = [one for keyed in first[:num] if keyed not in sized for one in keyed[1].flat]
+    if any(has_own_look(op) for _, op in first):
+        return None
+    if any(isinstance(one, Blur | Flip) for one in before):
+        return None  # crops change how far a blur reaches, and a group that flips shows them something else
+    if one_size([op for _, op in sized if op.is_crop]) is not None:
+        are_cropped_again = any(op.is_crop for _, op in others)
+        return None if are_cropped_again and any(op.beyond for _, op in sized) else sized
+    looks_at_no_size = all(_looks_at_no_size(one) for _, op in others for one in op.flat)
+    return sized if len(passes) == 1 and looks_at_no_size else None
+
+
+def _looks_at_no_size(op: Op) -> bool:
+    return isinstance(op, Blur | Flip | Identity | Normalize | Rotate) or (is_step(op) and not op.is_within_output)
 
 
 def in_one_pass(listed: Sequence[Op]) -> tuple[Op, ...]:

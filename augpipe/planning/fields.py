@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SNAP, SPLINE
+from augpipe.gpu_ops.jit import leaf
 from augpipe.gpu_ops.random.philox import checked_draws
-from augpipe.ops.frame import Frame
+from augpipe.gpu_ops.records import product
 from augpipe.ops.mixing import MixUp
 from augpipe.planning.look_up import lens_points, points_of_pass
-from augpipe.planning.projection import slope_at_centre
 from augpipe.planning.record_passes import passes_of
 from augpipe.recipes.recipe import Recipe
 
@@ -46,53 +46,84 @@ MOST_NODES_PER_PX = 1.0
 """A field that is finer than the output is looked at this often: more would not be seen."""
 
 
-def write_fields(rows: Rows, frame: Frame, linear: Float, corner: Float) -> None:
-    """Fill in the records' `field`, given (B, 2, 2) `linear` from the frame that bends to source pixels."""
-    bends, field = frame.bends, rows["field"]
-    assert bends is not None
-    is_grid, is_spline, is_snap = (bends["kind"] == kind for kind in (GRID, SPLINE, SNAP))
-    for name in ("kind", "cells", "nodes", "key"):
-        field[name] = bends[name]
-    field["matrix"] = np.matmul(linear, bends["matrix"])
-    sides, spacing = bends["sides"], np.where(is_spline[:, None], bends["spacing"], 1.0)
-    # the field of a GRID or a SNAP lies over the frame that it bends, in lens coordinates
-    joined = np.where(is_snap[:, None], sides, bends["cells"].astype(np.float64)[:, None])
-    is_whole = is_grid[:, None] & (bends["key"] > 0)
-    cells = np.where(is_whole, sides / np.maximum(bends["key"], 1), joined)
-    is_over = (is_grid | is_snap)[:, None]
-    scale = np.where(is_over, cells * corner[:, None] / np.where(is_over, sides, 1.0), 0.0)
-    # that of a SPLINE is alike in all places and directions, so it may lie over the output
-    covered = np.sqrt((slope_at_centre(rows) ** 2).sum(axis=1)) * corner[:, None]
-    fine = np.minimum(covered / spacing, MOST_NODES_PER_PX)
-    half = 0.5 * np.stack([rows["out_width"], rows["out_height"]], axis=1)
-    field["scale"] = np.where(is_spline[:, None], fine, scale)
-    field["origin"] = np.where(is_spline[:, None], 1.0 + bends["phase"] + fine * half, 0.5 * cells)
+@leaf
+def write_field(field, bend, linear, corner, slope, half_sides):  # type: ignore[no-untyped-def]
+    """Fill in a record's `FIELD`.
+
+    Args:
+        field: the record.
+        bend: what bends, of `ops.frame.BEND`.
+        linear: xx, xy, yx and yy from the frame that bends to source pixels.
+        corner: the distance of its corner, in its pixels.
+        slope: `projection.slope_at_centre`.
+        half_sides: half of the output's width and height, in pixels.
+    """
+    xx, xy, yx, yy = linear
+    slope_xx, slope_xy, slope_yx, slope_yy = slope
+    matrix, target = bend.matrix, field.matrix
+    for column in range(2):
+        target[0, column] = product(xx, xy, matrix[0, column], matrix[1, column])
+        target[1, column] = product(yx, yy, matrix[0, column], matrix[1, column])
+    field.kind, field.cells = bend.kind, bend.cells
+    covered_x = np.sqrt(slope_xx * slope_xx + slope_yx * slope_yx) * corner
+    covered_y = np.sqrt(slope_xy * slope_xy + slope_yy * slope_yy) * corner
+    for axis in range(2):
+        for node in range(NUM_NODES):
+            field.nodes[axis, node] = bend.nodes[axis, node]
+        key, side = bend.key[axis], bend.sides[axis]
+        field.key[axis] = key
+        if bend.kind == SPLINE:  # alike in all places and directions, so it may lie over the output
+            covered, half = covered_x if axis == 0 else covered_y, half_sides[axis]
+            fine = min(covered / bend.spacing[0], MOST_NODES_PER_PX)
+            field.scale[axis], field.origin[axis] = fine, 1.0 + bend.phase[axis] + fine * half
+        else:  # over the frame that it bends, in lens coordinates
+            cells = float(bend.cells)
+            if bend.kind == SNAP:
+                cells = side
+            elif bend.kind == GRID and key > 0:
+                cells = side / key
+            field.scale[axis] = cells * corner / side if bend.kind != 0 else 0.0
+            field.origin[axis] = 0.5 * cells
 
 
-def write_field_rows(table: Rows, rows: Rows, factor: Float) -> None:
-    """Fill in the kernel rows' fields, for images decoded at 1/(B,) `factor` of their size."""
-    field = rows["field"]
-    table["field"], table["field_cells"] = field["kind"], field["cells"]
-    table["field_nodes"], table["field_key"] = field["nodes"], field["key"]
-    matrix = field["matrix"] / factor[:, None, None]
-    for row, name in enumerate("xy"):
-        table[f"field_{name}x"], table[f"field_{name}y"] = matrix[:, row, 0], matrix[:, row, 1]
-        table[f"field_scale_{name}"], table[f"field_{name}0"] = field["scale"][:, row], field["origin"][:, row]
+@leaf
+def write_field_row(row, field, factor):  # type: ignore[no-untyped-def]
+    """Fill in what a kernel row says of a record's `FIELD`, for an image decoded at 1/`factor` of its size."""
+    row.field, row.field_cells, matrix = field.kind, field.cells, field.matrix
+    for axis in range(2):
+        for node in range(NUM_NODES):
+            row.field_nodes[axis, node] = field.nodes[axis, node]
+        row.field_key[axis] = field.key[axis]
+    row.field_xx, row.field_xy = matrix[0, 0] / factor, matrix[0, 1] / factor
+    row.field_yx, row.field_yy = matrix[1, 0] / factor, matrix[1, 1] / factor
+    row.field_scale_x, row.field_scale_y = field.scale[0], field.scale[1]
+    row.field_x0, row.field_y0 = field.origin[0], field.origin[1]
 
 
-def displacements(table: Rows) -> tuple[Float, Float]:
-    """(B, 2) least and largest displacement of kernel rows, in source pixels along x and y; never too little.
+@leaf
+def displacement(row):  # type: ignore[no-untyped-def]
+    """Least and largest displacement along x, and along y, of a kernel row, in source pixels; never too little.
 
     Lines between nodes do not leave their range; a B-spline's weights are none below 0 and add up to 1; a pixel's
     centre is half a pixel from its edges.
     """
-    nodes = table["field_nodes"].astype(np.float64)
-    is_whole = (table["field"] == GRID)[:, None] & (table["field_key"] > 0)  # cells that end a pixel further
-    most_of_kind = np.array([0.0, 0.0, 1.0, 0.5])[table["field"]][:, None]
-    least, most = np.minimum(nodes.min(axis=2), -most_of_kind), np.maximum(nodes.max(axis=2) + is_whole, most_of_kind)
-    matrix = np.stack([table[f"field_{name}"] for name in ("xx", "xy", "yx", "yy")], axis=1).reshape(-1, 2, 2)
-    ends = np.stack([matrix * least[:, None], matrix * most[:, None]])
-    return ends.min(axis=0).sum(axis=2), ends.max(axis=0).sum(axis=2)
+    most_of_kind = 1.0 if row.field == SPLINE else 0.5 if row.field == SNAP else 0.0
+    least_x, most_x = -most_of_kind, most_of_kind
+    least_y, most_y = -most_of_kind, most_of_kind
+    # cells that end a pixel further
+    further_x = 1.0 if row.field == GRID and row.field_key[0] > 0 else 0.0
+    further_y = 1.0 if row.field == GRID and row.field_key[1] > 0 else 0.0
+    for node in range(NUM_NODES):
+        x, y = float(row.field_nodes[0, node]), float(row.field_nodes[1, node])
+        least_x, most_x = min(least_x, x), max(most_x, x + further_x)
+        least_y, most_y = min(least_y, y), max(most_y, y + further_y)
+    xx, xy, yx, yy = row.field_xx, row.field_xy, row.field_yx, row.field_yy
+    return (
+        min(xx * least_x, xx * most_x) + min(xy * least_y, xy * most_y),
+        max(xx * least_x, xx * most_x) + max(xy * least_y, xy * most_y),
+        min(yx * least_x, yx * most_x) + min(yy * least_y, yy * most_y),
+        max(yx * least_x, yx * most_x) + max(yy * least_y, yy * most_y),
+    )
 
 
 def bent_points(rows: Rows, points: Float, item: Int) -> Float:

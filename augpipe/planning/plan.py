@@ -2,8 +2,7 @@
 
 import json
 import zipfile
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,24 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.random.philox import MAX_SEED, MAX_WORD, seed_key, whole_number, whole_numbers
-from augpipe.ops.bends import WholePixels
-from augpipe.ops.colour import make_gray
-from augpipe.ops.frame import Frame
-from augpipe.ops.groups import OfSome
-from augpipe.ops.keep_objects import KnownObjects, seen_objects
-from augpipe.ops.op import Drawn, Op
-from augpipe.ops.random_words import RandomWords, Stream
-from augpipe.ops.view_passes import Keyed, has_own_look, own_look_of
-from augpipe.planning.composed import write_look
+from augpipe.gpu_ops.random.philox import MAX_SEED, MAX_WORD, whole_number, whole_numbers
+from augpipe.ops.keep_objects import KnownObjects
+from augpipe.ops.op import Op
 from augpipe.planning.fields import bent_points, refuse_shuffles
 from augpipe.planning.mixing_draws import draw_mixing, pastes, write_mixing
 from augpipe.planning.mosaic_draws import placed_dtype
-from augpipe.planning.plan_record import BORDERS, INTERPOLATIONS, plan_dtype
-from augpipe.planning.record_passes import EARLIER
+from augpipe.planning.planned_view import PlannedView, plan_view
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.refusals import check_recipe, refuse_keeping, refuse_mixing
-from augpipe.recipes.view import View
 from augpipe.validation.plural import count
 
 Rows = npt.NDArray[np.void]
@@ -251,8 +241,8 @@ def plan(
         placed = np.zeros(0, placed_dtype(recipe.mosaic))
     words = drawn_by if words is None else words
     views = tuple(
-        _plan_view(recipe, view, place, ids, epoch, seed, shape, words, positions is not None, objects, placed)
-        for place, view in enumerate(recipe.all_views)
+        plan_view(recipe, place, ids, epoch, seed, shape, words, positions is not None, objects, placed).rows
+        for place in range(len(recipe.all_views))
     )
     if partners is not None and recipe.mixing:
         others = whole_numbers("partners", partners, -1, MAX_WORD).astype(np.int64).reshape(-1)
@@ -262,6 +252,21 @@ def plan(
         drawn = draw_mixing(recipe.mixing, seed, epoch, words, is_sampled=positions is not None)
         write_mixing(views, recipe.mixing, drawn, others)
     return Plan(recipe=recipe, seed=seed, views=views)
+
+
+def plan_ahead(
+    recipe: Recipe, sample_ids: npt.NDArray[np.int64], *, size: tuple[int, int], epoch: int, seed: int
+) -> list[PlannedView]:
+    """What `plan` draws for (B,) samples of images of one size, and what it takes to have it for other sizes.
+
+    Raises:
+        ValueError: the epoch is out of range, or the recipe keeps objects.
+    """
+    epoch = whole_number("epoch", epoch, 0, MAX_WORD)
+    objects = _checked_objects(recipe, None, len(sample_ids)) if recipe.keeping else None
+    sizes = np.full((len(sample_ids), 2), size, np.int64)
+    views = range(len(recipe.all_views))
+    return [plan_view(recipe, view, sample_ids, epoch, seed, sizes, None, False, objects, None) for view in views]
 
 
 def _checked_objects(recipe: Recipe, objects: KnownObjects | None, num: int) -> KnownObjects:
@@ -281,105 +286,6 @@ def _checked_objects(recipe: Recipe, objects: KnownObjects | None, num: int) -> 
             "keep_objects.classes out."
         )
     return objects
-
-
-def _plan_view(
-    recipe: Recipe,
-    view: View,
-    position: int,
-    ids: npt.NDArray[np.int64],
-    epoch: int,
-    seed: int,
-    sizes: npt.NDArray[np.int64],
-    words: npt.NDArray[np.int64] | None,
-    is_sampled: bool,
-    objects: KnownObjects | None,
-    placed: Rows | None,
-) -> Rows:
-    sampled = ":sampled" if is_sampled else ""
-    drawn_by = (ids if words is None else words).astype(np.uint32)
-    passes = recipe.passes[position]
-    frames = [Frame(sizes[:, 0], sizes[:, 1], _crops_of(passes[0]), objects)]
-    frame = frames[0]
-    if recipe.mosaic is not None and placed is not None:
-        recipe.mosaic.place(frame, placed["applied"], placed["place"])
-    places: dict[str, int] = {}
-    stages: Counter[str] = Counter()
-    all_drawn: dict[str, Drawn] = {}
-    for nth, acting in enumerate(passes):
-        if nth:
-            before = [op for one in passes[:nth] for _, op in one]
-            snaps = own_look_of(acting) is None and any(isinstance(op, WholePixels) for op in before)
-            frame = _next_frame(frame, acting, snaps=snaps)
-            frames.append(frame)
-        for key, op in acting:
-            drawn = all_drawn.get(key, {})
-            if key not in stages:  # groups may take several passes
-                place = places.setdefault(op.op, 0)
-                places[op.op] += 1
-                if op.num_words:
-                    drawn_in = 0 if op.alternates else epoch
-                    stream = Stream(seed_key(seed), drawn_in, drawn_by, f"{op.op}:{place}:{position}{sampled}")
-                    drawn = all_drawn[key] = op.draw(RandomWords(stream.words(op.num_words), stream, epoch), frame)
-            if has_own_look(op):
-                op.apply_stage(frame, drawn, stages[key])
-            else:
-                op.apply(frame, drawn)
-            stages[key] += 1
-    if recipe.channels == 1 and (len(frames) > 1 or not view.ends_gray):  # a later pass may show a fill with colours
-        make_gray(frame)
-    rows: Rows = np.zeros(len(ids), plan_dtype(view, frames, bool(recipe.mixing), recipe.mosaic))
-    if placed is not None:
-        rows["mosaic"] = placed
-    if recipe.mixing:
-        rows["mixing"]["partner"], rows["mixing"]["weight"] = -1, 1.0
-    _write_drawn(rows["drawn"], all_drawn)
-    cubic = INTERPOLATIONS.index("bicubic" if recipe.antialias else "sharp bicubic")
-    records = [*(rows[EARLIER][f"pass_{nth + 1}"] for nth in range(len(frames) - 1)), rows]
-    for nth, (record, frame, acting) in enumerate(zip(records, frames, passes, strict=True)):
-        record["sample_id"], record["epoch"], record["view"] = ids, epoch, position
-        write_look(record, frame, recipe, view, stands_alone=own_look_of(acting) is not None)
-        if placed is not None:
-            record["border"][placed["applied"]] = BORDERS.index("meeting")
-        look = own_look_of(acting) or recipe.interpolation
-        if look == "random":
-            own = nth if own_look_of(acting) else 0
-            stream = Stream(seed_key(seed), epoch, drawn_by, f"interpolation:{own}:{position}{sampled}")
-            is_cubic = RandomWords(stream.words(1), stream, epoch).happens(0, 0.5)
-            record["interpolation"] = np.where(is_cubic, cubic, 0)
-        else:
-            record["interpolation"] = cubic if look == "bicubic" else INTERPOLATIONS.index(look)
-    if len(frames) > 1:
-        rows["height"], rows["width"] = sizes[:, 0], sizes[:, 1]
-    return rows
-
-
-def _crops_of(acting: Keyed) -> tuple[Op, ...]:
-    """The crops of a pass, in order."""
-    return tuple(op for _, op in acting if op.is_crop)
-
-
-def _next_frame(frame: Frame, acting: Keyed, *, snaps: bool) -> Frame:
-    """The frame that a pass begins with, whose images are what the pass before it has made of its own frame."""
-    objects = None if frame.objects is None or frame.is_mapped else seen_objects(frame)
-    following = Frame(frame.out_heights, frame.out_widths, _crops_of(acting), objects)
-    if snaps:
-        following.snap()
-    return following
-
-
-def _write_drawn(records: Rows, drawn: Mapping[str, Any], rows: npt.NDArray[np.int64] | None = None) -> None:
-    """Fill records, or some of their `rows`, with what was drawn, that of ops within ops, too."""
-    for name, values in drawn.items():
-        if isinstance(values, OfSome):
-            if values.drawn:
-                _write_drawn(records[name], values.drawn, values.rows if rows is None else rows[values.rows])
-        elif isinstance(values, Mapping):
-            _write_drawn(records[name], values, rows)
-        elif rows is None:
-            records[name] = values
-        else:
-            records[name][rows] = values
 
 
 def refusals(recipe: Recipe, sizes: Sequence[tuple[int, int]]) -> list[str | None]:

@@ -64,6 +64,10 @@ an op bends by a displacement `field`; where colours take more than a cast and a
 `tables`; where the recipe mixes, `mixing`; where it makes mosaics, `mosaic`; of a view of several passes, `earlier`:
 all else is of its last pass then, save `height` and `width`."""
 
+RECORD = np.dtype(PLAN_FIELDS)
+"""What every plan record begins with; a `FIELD` comes next where an op bends."""
+RECORD_BYTES = RECORD.itemsize
+
 MAX_DCT_FACTOR = 8
 """The decoder scales by 1/8 at most; origins are multiples of it, so that they stay whole at every scale."""
 

@@ -1,9 +1,12 @@
 """Views of several passes: the plan record and the kernel row of the last pass hold those of the passes before it."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
+
+from augpipe.gpu_ops.image.program_rows import copied
 
 Rows = npt.NDArray[np.void]
 
@@ -28,9 +31,15 @@ def passes_of(rows: Rows) -> list[Rows]:
     if not has_passes(rows):
         return [rows]
     passes = [rows[EARLIER][name] for name in rows[EARLIER].dtype.names or ()]
-    last = rows.copy()
+    last = copied(np.ascontiguousarray(rows)).view(_of_last_pass(rows.dtype))
     last["height"], last["width"] = passes[-1]["out_height"], passes[-1]["out_width"]
-    return [*passes, last[[name for name in rows.dtype.names or () if name != EARLIER]]]
+    return [*passes, last]
+
+
+@lru_cache
+def _of_last_pass(dtype: np.dtype[np.void]) -> np.dtype[np.void]:
+    """Plan records without `EARLIER`, whose memory stays."""
+    return np.empty(0, dtype)[[name for name in dtype.names or () if name != EARLIER]].dtype
 
 
 def first_pass(rows: Rows) -> Rows:
@@ -40,15 +49,18 @@ def first_pass(rows: Rows) -> Rows:
 
 def joined_tables(tables: Sequence[Rows], records: Sequence[Rows]) -> Rows:
     """(B,) kernel rows of several passes, of the (B,) rows and the plan records of each."""
-    fields = [
-        (f"pass_{nth + 1}", np.dtype([("size", np.int32, (2,)), ("row", table.dtype)]))
-        for nth, table in enumerate(tables)
-    ]
-    joined: Rows = np.zeros(len(tables[0]), np.dtype(fields))
-    for (name, _), table, record in zip(fields, tables, records, strict=True):
+    joined: Rows = np.zeros(len(tables[0]), _joined_dtype(tuple(table.dtype for table in tables)))
+    for name, table, record in zip(joined.dtype.names or (), tables, records, strict=True):
         joined[name]["row"] = table
         joined[name]["size"] = np.stack([record["out_height"], record["out_width"]], axis=1)
     return joined
+
+
+@lru_cache
+def _joined_dtype(rows: tuple[np.dtype[np.void], ...]) -> np.dtype[np.void]:
+    return np.dtype(
+        [(f"pass_{nth + 1}", np.dtype([("size", np.int32, (2,)), ("row", row)])) for nth, row in enumerate(rows)]
+    )
 
 
 def is_joined(table: Rows) -> bool:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from augpipe.gpu_ops.image.lens import distort, radial_gain
 from augpipe.gpu_ops.image.rows import MEETING, REFLECT, WRAP
 from augpipe.gpu_ops.image.sampling import LEAST_DIVISOR, MEETS_PX
-from augpipe.planning.fields import displacements
+from augpipe.planning.kernel_rows import displacements
 from augpipe.planning.record_passes import is_joined, parted_tables
 
 Rows = npt.NDArray[np.void]

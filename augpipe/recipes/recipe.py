@@ -29,6 +29,7 @@ from augpipe.ops.view_passes import (
     in_one_pass,
     passes_of,
     reasons,
+    sized_ops,
 )
 from augpipe.recipes.toml_file import TomlFile, read_toml, validated
 from augpipe.recipes.view import View, border_text, product
@@ -245,6 +246,11 @@ class Recipe(TomlFile):
     def functions(self) -> tuple[tuple[tuple[tuple[str, Custom], ...], ...], ...]:
         """For each of `all_views`, and each pass of it, the `ops.Custom` that are called on what it looks at."""
         return tuple(map(functions_of, self.passes))
+
+    @cached_property
+    def sized_ops(self) -> tuple[Keyed | None, ...]:
+        """For each of `all_views` the ops that look at the size of the image; None where more may."""
+        return tuple(map(sized_ops, self.passes))
 
     @property
     def has_functions(self) -> bool:

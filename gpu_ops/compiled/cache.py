@@ -32,6 +32,7 @@ from augpipe.gpu_ops.compiled.folder import (
     kernels_folder,
     lasting_folder,
     readable_folders,
+    sources_digest,
     target_cpu,
 )
 from augpipe.gpu_ops.compiled.lock import Lock
@@ -236,7 +237,7 @@ def _cpu_of(where: str) -> str:
 
 @lru_cache
 def _file_digest(file: str) -> str:
-    """Of a kernel outside `SOURCES`, whose text the folder's name says nothing of."""
+    """Of a kernel outside `SOURCES`, of which the folder's name says nothing, and of what lies next to it."""
     if Path(file).resolve().is_relative_to(SOURCES.resolve()):
         return ""
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
+    return sources_digest(Path(file).parent)

@@ -11,6 +11,7 @@ Arguments = tuple[Any, ...]
 
 MODULES = {
     "order": ("gpu_ops.random.permutation", "gpu_ops.random.philox"),
+    "plan": ("gpu_ops.image.crop_tries", "planning.composed", "planning.kernel_rows"),
     "render": (
         "gpu_ops.image.fused",
         "gpu_ops.image.pixels",

@@ -4,6 +4,8 @@ A row holds only what its view's ops may need: a header, then as many steps and 
 CPU and GPU share.
 """
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -73,6 +75,7 @@ MAX_TILES = 16
 """Of a `CLAHE` step along an axis, and cells of a `SHUFFLE` step."""
 
 
+@lru_cache
 def row_dtype(num_steps: int, num_tables: int) -> np.dtype[np.void]:
     """A `KERNEL_ROW`'s fields, then `header`, `steps` and `tables` as far as there are any."""
     assert KERNEL_ROW.names is not None and KERNEL_ROW.fields is not None
@@ -98,6 +101,12 @@ def are_filters(steps: npt.NDArray[np.void]) -> bool:
 def as_bytes(rows: npt.NDArray[np.void]) -> npt.NDArray[np.uint8]:
     """(B, bytes of a row): the same memory."""
     return rows.view(np.uint8).reshape(len(rows), rows.itemsize)
+
+
+def copied(rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    """(B,) in memory of their own: numpy copies records field by field, which takes several times as long."""
+    whole: npt.NDArray[np.void] = as_bytes(rows).copy().view(rows.dtype).reshape(-1)
+    return whole
 
 
 def first_parts(rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from augpipe import Augment, Plan, Recipe, augment, ops
-from augpipe.augment_call import host_images, plans_ahead
+from augpipe import Augment, Recipe, augment, ops
+from augpipe.augment_call import host_images
 from augpipe.ops import KeepObjects
 from tests.augpipe.decoding.image_files import encoded, scene
 from tests.parity.images import noise
@@ -21,12 +21,15 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many ids each plan was of."""
     numbers: list[int] = []
 
-    def counted(recipe: Recipe, ids: Any, **how: Any) -> Plan:
-        numbers.append(len(ids))
-        return draw_plan(recipe, ids, **how)
+    def counted(draw: Any) -> Any:
+        def count_and_draw(recipe: Recipe, ids: Any, **how: Any) -> Any:
+            numbers.append(len(ids))
+            return draw(recipe, ids, **how)
 
-    draw_plan = augment.draw_plan
-    monkeypatch.setattr(augment, "draw_plan", counted)
+        return count_and_draw
+
+    for name in ("draw_plan", "plan_ahead"):
+        monkeypatch.setattr(augment, name, counted(getattr(augment, name)))
     return numbers
 
 
@@ -61,12 +64,19 @@ def test_images_of_one_size_are_planned_in_ever_longer_blocks(planned: list[int]
     assert planned == [1, 2, 4, 8, 16, 32, 64, 64, 64]
 
 
-def test_images_of_ever_other_sizes_are_planned_alone(planned: list[int]) -> None:
+def test_images_of_ever_other_sizes_are_too(planned: list[int]) -> None:
     call = Augment(RECIPE)
     for side in range(30, 60):
         call(noise(side, 40, seed=1))
-    assert planned == [1] * 30
-    assert len(call._ahead._blocks) == plans_ahead.MOST_SIZES
+    assert planned == [1, 2, 4, 8, 16]
+
+
+def test_they_are_planned_alone_where_all_depends_on_the_size(planned: list[int]) -> None:
+    call, apart = (Augment(Recipe(ops=[ops.Translate(), ops.Erase(p=1.0)])) for _ in range(2))
+    for number in range(12):
+        photograph = noise(30 + number, 40, seed=1)
+        assert np.array_equal(call(photograph), apart(photograph, [number]))
+    assert max(planned) <= 2
 
 
 def test_the_last_ids_begin_again_from_0() -> None:

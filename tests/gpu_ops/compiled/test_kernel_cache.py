@@ -513,6 +513,7 @@ Augment(Recipe(ops=[ops.Noise(), *normal]))(rng.integers(0, 256, (40, 50, 3), np
 Augment(Recipe(ops=normal))(rng.integers(0, 256, (40, 50, 3), np.uint8))
 Augment(Recipe(ops=normal))(np.zeros((1024, 1100, 3), np.uint8))  # of which a part is packed
 elastic, grid = ops.ElasticTransform(p=1.0), ops.GridDistortion()
+Augment(Recipe(ops=[normal[0], elastic]))(Files("JPEG").read(0))  # of which a part is decoded
 for bent in (
     [], [ops.LensDistortion()], [ops.BrownConrady(), ops.Perspective()], [ops.Perspective(), ops.Gamma(p=1)],
     [elastic], [grid, ops.Gamma(p=1)],
