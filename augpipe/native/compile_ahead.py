@@ -21,6 +21,8 @@ FILTERS = (
 )
 NICE = 10
 """By how much the decoder's process makes way for others."""
+NICE_PLANNING = 5
+"""The same of one that ends long before the first."""
 PLANNING = ("_fill_draws", "_walk", "choose_crops", "_compose_records", "_fill_kernel_rows")
 """What says which sample comes when, and what is done to it."""
 
@@ -56,7 +58,11 @@ def start_compiling(form: OutputFormat, recipes: Sequence[Recipe], *, decodes: b
     programs = [one for one in overloads(["render"], variants) if one.function in PROGRAMS]
     planning = [one for one in overloads(["order", "plan"], variants) if one.function in PLANNING]
     decoder = decoder_overloads(None if form.is_narrow else rendered_as) if decodes else []
-    background.start([first, planning + programs])
+    if programs:
+        background.start([first + planning, programs])
+    else:
+        background.start([first])
+        background.start([planning], nice=NICE_PLANNING)
     background.start([decoder], nice=NICE)  # which nobody waits for
     return first + planning + programs
 

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from augpipe.gpu_ops.compiled.cache import PATIENCE_S, find, say_compiling
@@ -66,12 +67,11 @@ def _start(wanted: Sequence[Overload], nice: int) -> "subprocess.Popen[bytes]":
     # numba leaves one thread to compile in a process; the package is found as it was here, whatever is installed
     program = (
         f"import sys; sys.path.append({str(_ROOT)!r}); "
-        f"import os; os.nice({nice}); "
         "from augpipe.gpu_ops.compiled.background import compile_named; compile_named(*sys.argv[1:])"
     )
     folder = kernels_folder()
     assert folder is not None
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-c", program, ",".join(groups), *names],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -79,6 +79,16 @@ def _start(wanted: Sequence[Overload], nice: int) -> "subprocess.Popen[bytes]":
         start_new_session=True,
         env=os.environ | {CACHE_VARIABLE: str(folder.parent)},
     )
+    if nice:
+        _make_way(process.pid, nice)
+    return process
+
+
+def _make_way(process: int, nice: int) -> None:
+    with suppress(OSError, AttributeError):  # not every system has all of it
+        os.setpriority(os.PRIO_PROCESS, process, nice)
+        # Linux may share cores among sessions first, and the process has one of its own
+        Path(f"/proc/{process}/autogroup").write_text(str(nice))
 
 
 def _end(process: "subprocess.Popen[bytes]", started_by: int) -> None:
