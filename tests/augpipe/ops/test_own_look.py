@@ -105,6 +105,15 @@ def test_a_random_look_is_drawn_for_each_pass() -> None:
         assert kinds == {(0, 0), (0, 1), (1, 0), (1, 1)}
 
 
+def test_a_random_look_does_not_depend_on_other_ops() -> None:
+    drawn = one(TURN, look="random")
+    first, second = (
+        plan(recipe(*before, drawn), range(64), sizes=[(54, 72)] * 64).rows["interpolation"]
+        for before in ((), (ops.Flip(), ops.Noise(), ops.Rotate()))
+    )
+    assert (first == second).all()
+
+
 def test_it_is_told_what_takes_passes_and_fused_leaves_it_out(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     listed = ops.Resize(size=8), one(INVERT, TURN), ops.OneOf(ops=[TURN])
