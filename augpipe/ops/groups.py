@@ -343,8 +343,8 @@ class AllOf(Group):
 
 
 def ignores_turn(group: Group, *, takes_passes: bool) -> bool:
-    """Whether an `AllOf(in_turn=True)` in a group, or the group itself, finishes at once all the same: it neither has an
-    `own_look` nor is a choice of a `OneOf` that does."""
+    """Whether the group, or one in it, has `in_turn` without effect: it neither has an `own_look` nor is a choice of a
+    `OneOf` that does."""
     if isinstance(group, AllOf) and group.in_turn and not takes_passes:
         return True
     reaches = takes_passes and isinstance(group, OneOf)

@@ -187,8 +187,8 @@ class Recipe(TomlFile):
             if len(passes) > MOST_PASSES:
                 raise ValueError(
                     f"a view takes {len(passes)} passes as it is listed ({waits}), and {MOST_PASSES} are the most. "
-                    f"{'Leave own_look out of a group, or list' if has_looks else 'List'} {together}geometry before the "
-                    "steps that do not commute with it."
+                    f"{'Leave own_look out of a group, or list' if has_looks else 'List'} {together}geometry before "
+                    "the steps that do not commute with it."
                 )
             if self.mosaic is not None and any(functions_of(passes)):
                 raise ValueError(
@@ -308,7 +308,7 @@ class Recipe(TomlFile):
 
     def reasons(self, view: View) -> list[str]:
         """Why a view takes more than one pass, in words."""
-        waits = (f"{step} before {look_up}" if step else f"{look_up} has own_look" for step, look_up in self.waits(view))
+        waits = [f"{step} before {key}" if step else f"{key} has own_look" for step, key in self.waits(view)]
         called = [key for one in functions_of(self._passes_of(view)) for key, _ in one]
         return [*dict.fromkeys(waits), *(f"{key} of yours" for key in called)]
 

@@ -9,8 +9,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from augpipe.ops import Grayscale, KeepObjects, Op
-from augpipe.ops.groups import Group, ignores_turn
 from augpipe.ops.geometry import last_swap, within_swapped
+from augpipe.ops.groups import Group, ignores_turn
 from augpipe.ops.kinds import Ops
 from augpipe.ops.op import Beyond, bends_in_turn, keyed
 from augpipe.ops.resizes import left_unlike, one_size
@@ -93,8 +93,8 @@ class View(Checked):
         for key, op in keyed(self.ops):
             if isinstance(op, Group) and ignores_turn(op, takes_passes=op.own_look is not None):
                 raise ValueError(
-                    f"in_turn=True has no effect in {key}: an all_of needs an own_look for it, or has to be a choice of "
-                    "a one_of with an own_look. Write it so, or leave in_turn out."
+                    f"in_turn=True has no effect in {key}: an all_of needs an own_look for it, or has to be a choice "
+                    "of a one_of with an own_look. Write it so, or leave in_turn out."
                 )
 
     def _check_bends(self) -> None:
