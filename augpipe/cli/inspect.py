@@ -51,7 +51,8 @@ def inspect(
         screen.print(_table(title, view))
         waits = chosen.reasons(view)
         if waits:
-            screen.print(f"{len(waits) + 1} passes: {', '.join(waits)}")
+            passes = next(own for one, own in zip(chosen.all_views, chosen.passes, strict=True) if one is view)
+            screen.print(f"{len(passes)} passes, on the CPU only: {', '.join(waits)}")
         for op in view.ops if fields else ():
             screen.print(_fields(op))
     if chosen.mosaic is not None:

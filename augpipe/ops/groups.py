@@ -80,10 +80,10 @@ class Group(Op):
     p: Probability = 1.0
     """How often any of them is applied."""
     own_look: Literal["bilinear", "bicubic", "nearest", "random"] | None = None
-    """None: look-ups among its ops are part of the one before it, and its other ops act behind all look-ups of that
-    pass. Otherwise it begins a pass, as in libraries that finish each step: it looks at what all before it have made,
-    as bytes, between pixels like this, whatever the recipe's `interpolation`. Shrinking does not average, nor does the
-    edge mix with a constant border."""
+    """None: what moves pixels among its ops is part of the look-up before the group, and its other ops act behind all
+    look-ups of that pass. Otherwise the group begins a pass, as in libraries that finish each step: it looks at the
+    levels that all ops before it have made, by this interpolation instead of the recipe's. Shrinking does not average,
+    and the image's edge does not mix with a constant border. Several passes run on the CPU only."""
 
     @model_validator(mode="after")
     def _holds_augmentations(self) -> Self:
@@ -309,8 +309,8 @@ class AllOf(Group):
 
     op: Literal["all_of"] = "all_of"
     in_turn: bool = False
-    """Whether each of its ops takes a pass and finishes before the next one begins, where it has an `own_look`, or the
-    `one_of` that it is a choice of."""
+    """Whether each of its ops takes a pass of its own, and finishes before the next one begins. It needs an `own_look`,
+    its own or that of the `one_of` that it is a choice of."""
 
     num_words = 1
     formula = "all of them or none"
@@ -340,6 +340,15 @@ class AllOf(Group):
             super().apply_stage(frame, drawn, stage)
         for key, op in self.keyed[stage : stage + 1] if self.in_turn else ():
             frame.steps = self.applied_to_some(key, op, frame, drawn[key], at=len(frame.steps))
+
+
+def ignores_turn(group: Group, *, takes_passes: bool) -> bool:
+    """Whether the group, or one in it, has `in_turn` without effect: it neither has an `own_look` nor is a choice of a
+    `OneOf` that does."""
+    if isinstance(group, AllOf) and group.in_turn and not takes_passes:
+        return True
+    reaches = takes_passes and isinstance(group, OneOf)
+    return any(ignores_turn(op, takes_passes=reaches) for op in group.ops if isinstance(op, Group))
 
 
 def _rows_of_each(applied: Bool) -> list[Int]:

@@ -88,23 +88,21 @@ def functions_of(passes: Sequence[Keyed]) -> tuple[tuple[tuple[str, Custom], ...
 
 def reasons(passes: Sequence[Keyed], beyond: Beyond, interpolation: str) -> Iterator[tuple[str, str]]:
     """(step, look-up) for each pass but the first that no function begins: the look-up that does, and the first step
-    that it waits for; "" where it waits for all, by its `own_look`."""
+    that it waits for; or "" and the group with an `own_look` that the pass is for, or that the pass before it is."""
     acting = tuple(keyed for one in passes for keyed in one)
     for before, behind in pairwise(passes):
         key, op = behind[0]
         if is_called(op):
             continue
-        if has_own_look(op):
-            yield "", key
-            continue
         known = _place(acting[: acting.index((key, op))], beyond, interpolation)
-        looks = [inner for inner in op.flat if acts_in_look_up(inner)]
+        looks = [] if has_own_look(op) else [inner for inner in op.flat if acts_in_look_up(inner)]
         waits = (
             name
             for name, one in before
-            if has_own_look(one) or (not any(map(acts_in_look_up, one.flat)) and _waits(_steps(one), looks, known))
+            if not any(map(acts_in_look_up, one.flat)) and not has_own_look(one) and _waits(_steps(one), looks, known)
         )
-        yield next(waits), key
+        step = next(waits, "")
+        yield step, key if step else next(name for name, one in (behind[0], *before) if has_own_look(one))
 
 
 def late_steps(passes: Sequence[Keyed], beyond: Beyond, interpolation: str) -> Iterator[tuple[Op, Op]]:
@@ -155,11 +153,14 @@ def in_one_pass(listed: Sequence[Op]) -> tuple[Op, ...]:
 
 
 def without_own_look(op: Op) -> Op:
-    """A group as part of the look-up before it; any other op as it is."""
-    if not has_own_look(op):
+    """A group as part of the look-up before it, which nothing in it finishes in turn; any other op as it is."""
+    return changed(_at_once(op), own_look=None) if has_own_look(op) else op
+
+
+def _at_once(op: Op) -> Op:
+    if not isinstance(op, Group):
         return op
-    held = tuple(changed(one, in_turn=False) if isinstance(one, AllOf) else one for one in op.ops)
-    return changed(op, ops=held, own_look=None, **({"in_turn": False} if isinstance(op, AllOf) else {}))
+    return changed(op, ops=tuple(map(_at_once, op.ops)), **({"in_turn": False} if isinstance(op, AllOf) else {}))
 
 
 def _look_ups_first(listed: Sequence[Op]) -> list[Op]:

@@ -1,7 +1,7 @@
 """Records of a view: what its ops draw and do to frames, and what of that changes with the size of an image."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,8 +142,7 @@ def plan_view(
             record["border"][placed["applied"]] = BORDERS.index("meeting")
         look = own_look_of(acting) or recipe.interpolation
         if look == "random":
-            own = nth if own_look_of(acting) else 0
-            stream = Stream(seed_key(seed), epoch, drawn_by, f"interpolation:{own}:{position}{sampled}")
+            stream = Stream(seed_key(seed), epoch, drawn_by, f"interpolation:{_looks(passes, nth)}:{position}{sampled}")
             is_cubic = RandomWords(stream.words(1), stream, epoch).happens(0, 0.5)
             record["interpolation"] = np.where(is_cubic, cubic, 0)
         else:
@@ -151,6 +150,13 @@ def plan_view(
     if len(frames) > 1:
         rows["height"], rows["width"] = sizes[:, 0], sizes[:, 1]
     return PlannedView(recipe=recipe, position=position, rows=rows, frame=frames[0], words=all_words)
+
+
+def _looks(passes: Sequence[Keyed], nth: int) -> str:
+    """What looks in a pass, by a name that does not depend on other ops: a group, and in which of its passes; else "0",
+    the recipe."""
+    group = next((key for key, op in passes[nth] if has_own_look(op)), None)
+    return "0" if group is None else f"{group}.{sum(group in dict(before) for before in passes[:nth])}"
 
 
 def _crops_of(acting: Keyed) -> tuple[Op, ...]:

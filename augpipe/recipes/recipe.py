@@ -26,6 +26,7 @@ from augpipe.ops.view_passes import (
     Keyed,
     changes_places,
     functions_of,
+    has_own_look,
     in_one_pass,
     passes_of,
     reasons,
@@ -182,10 +183,12 @@ class Recipe(TomlFile):
                 continue
             waits = ", ".join(self.reasons(view))
             together = "functions of yours next to each other, and " if any(functions_of(passes)) else ""
+            has_looks = any(has_own_look(op) for op in view.ops)
             if len(passes) > MOST_PASSES:
                 raise ValueError(
                     f"a view takes {len(passes)} passes as it is listed ({waits}), and {MOST_PASSES} are the most. "
-                    f"List {together}geometry before the steps that do not commute with it."
+                    f"{'Leave own_look out of a group, or list' if has_looks else 'List'} {together}geometry before "
+                    "the steps that do not commute with it."
                 )
             if self.mosaic is not None and any(functions_of(passes)):
                 raise ValueError(
@@ -194,8 +197,9 @@ class Recipe(TomlFile):
                 )
             if self.mosaic is not None:
                 raise ValueError(
-                    f"a mosaic is one pass, and the listed order takes {len(passes)} ({waits}). List geometry before "
-                    "those steps, or leave the mosaic out."
+                    f"a mosaic is one pass, and the listed order takes {len(passes)} ({waits}). "
+                    f"{'Leave own_look out of all groups, list' if has_looks else 'List'} geometry before those steps, "
+                    "or leave the mosaic out."
                 )
         return self
 
@@ -281,31 +285,32 @@ class Recipe(TomlFile):
         return changed(self, views=tuple(changed(view, ops=self._one_pass(view)) for view in self.views))
 
     def _one_pass(self, view: View) -> Sequence[Op]:
+        if not any(self.waits(view)):
+            return view.ops
         for step, look_up in self.waits(view):
             if step:
                 logger.info("%s: %s stands before %s, and acts behind it now.", self.called, step, look_up)
-            else:
-                told = "%s: %s has no look of its own now: what moves in it acts before all steps, its steps behind it."
-                logger.info(told, self.called, look_up)
-        if any(self.waits(view)) and (moved := changes_places(view.ops)):
+        for key in (key for key, op in view.acting_ops if has_own_look(op)):
+            told = "%s: %s has no look of its own now: what moves in it acts before all steps, its steps behind it."
+            logger.info(told, self.called, key)
+        if moved := changes_places(view.ops):
             logger.info("%s: groups change places, and each %s draws other numbers now.", self.called, moved)
-        return in_one_pass(view.ops) if any(self.waits(view)) else view.ops
+        return in_one_pass(view.ops)
 
     def _passes_of(self, view: View) -> tuple[Keyed, ...]:
         return passes_of(view.acting_ops, self.beyond_of(view), self.interpolation)
 
     def waits(self, view: View) -> Iterator[tuple[str, str]]:
         """(step, look-up) for each pass of a view but the first that no function begins: the look-up that begins it,
-        and a step listed before that look-up that must act before it; "" where all must, by its `own_look`."""
+        and a step listed before that look-up that must act before it. Of passes that an `own_look` asks for: ("", the
+        group that has it)."""
         return reasons(self._passes_of(view), self.beyond_of(view), self.interpolation)
 
     def reasons(self, view: View) -> list[str]:
         """Why a view takes more than one pass, in words."""
+        waits = [f"{step} before {key}" if step else f"{key} has own_look" for step, key in self.waits(view)]
         called = [key for one in functions_of(self._passes_of(view)) for key, _ in one]
-        return [
-            *(f"{step} before {look_up}" if step else f"{look_up} has own_look" for step, look_up in self.waits(view)),
-            *(f"{key} of yours" for key in called),
-        ]
+        return [*dict.fromkeys(waits), *(f"{key} of yours" for key in called)]
 
     @property
     def functions_text(self) -> str:

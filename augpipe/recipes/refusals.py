@@ -51,7 +51,8 @@ def refuse_passes(recipe: Recipe, where: str) -> None:
         if not step:
             raise ValueError(
                 f"{recipe.called} takes {recipe.num_passes} passes, as {look_up} has an own_look, and {where} makes "
-                'one. Use recipe.fused(), which leaves own_look out, or choose device="cpu".'
+                "one. Use recipe.fused(), which leaves own_look out (for a file: "
+                'Recipe.load(path).fused().dump(path)), or choose device="cpu".'
             )
         raise ValueError(
             f"{recipe.called} takes {recipe.num_passes} passes, as {step} stands before {look_up}, and {where} makes "

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from augpipe.ops import Grayscale, KeepObjects, Op
 from augpipe.ops.geometry import last_swap, within_swapped
+from augpipe.ops.groups import Group, ignores_turn
 from augpipe.ops.kinds import Ops
 from augpipe.ops.op import Beyond, bends_in_turn, keyed
 from augpipe.ops.resizes import left_unlike, one_size
@@ -32,6 +33,7 @@ class View(Checked):
     @model_validator(mode="after")
     def _is_one_pass(self) -> Self:
         self._check_bends()
+        self._check_turns()
         borders = {key: op.beyond for key, op in keyed(self.ops) if op.beyond}
         if len(set(borders.values())) > 1:
             texts = (f"{name} shows {border_text(beyond)}" for name, beyond in borders.items())
@@ -86,6 +88,14 @@ class View(Checked):
                 f"{drawn} is drawn within the output, whose sides {swap.op} swaps behind it. Put {swap.op} before "
                 f"{drawn}, or leave out swaps_sides."
             )
+
+    def _check_turns(self) -> None:
+        for key, op in keyed(self.ops):
+            if isinstance(op, Group) and ignores_turn(op, takes_passes=op.own_look is not None):
+                raise ValueError(
+                    f"in_turn=True has no effect in {key}: an all_of needs an own_look for it, or has to be a choice "
+                    "of a one_of with an own_look. Write it so, or leave in_turn out."
+                )
 
     def _check_bends(self) -> None:
         for acting in sorted(bends_in_turn(self.ops), key=lambda acting: [op.op for op in acting]):

@@ -167,7 +167,7 @@ def run_modern(bench: Bench) -> None:
         "torchvision",
         "torchvision, modern",
     )
-    imported = importers.from_timm(**peers.TIMM_ARGUMENTS).recipe
+    imported = importers.from_timm(**peers.TIMM_ARGUMENTS).recipe.fused()
     timm_recipe = Recipe(border=imported.border, fill=imported.fill, ops=imported.ops, mixing=MIXING)
     with bench.files(4) as (folder, origin):
         paths = sorted(folder.iterdir())

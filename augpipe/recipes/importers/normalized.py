@@ -21,7 +21,9 @@ def in_levels(op: Op, normalize: ops.Normalize) -> Op:
         ValueError: they are those of no level.
     """
     if isinstance(op, ops.OneOf | ops.SomeOf | ops.AllOf):
-        return changed(op, ops=tuple(in_levels(inner, normalize) for inner in op.ops))
+        held = tuple(in_levels(inner, normalize) for inner in op.ops)
+        is_same = all(new is old for new, old in zip(held, op.ops, strict=True))
+        return op if is_same else changed(op, ops=held)  # rows find their ops by identity
     if isinstance(op, ops.CoarseDropout):
         return changed(op, fill=level(op.fill, normalize))
     return changed(op, fill=level(op.beyond[1], normalize)) if op.beyond and op.beyond[0] == "constant" else op

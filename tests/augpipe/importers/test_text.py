@@ -474,3 +474,14 @@ def test_arguments_of_the_other_version_are_ignored_as_version_2_does() -> None:
     for wrong in (text.replace("mode", "mood"), text.replace("size=", "sise=")):
         with pytest.raises(ValueError, match="has no argument"):
             importers.from_text(wrong)
+
+
+def test_policies_behind_to_tensor_share_one_look_as_before_it() -> None:
+    """Where a pass for each of their groups is more than a view may take."""
+    crop, policy, last = "T.RandomResizedCrop(48), ", "T.RandAugment(), ", "T.ToTensor(), "
+    before, behind = (
+        importers.from_text(f"T.Compose([{crop}{listed}T.Normalize([0.5] * 3, [0.5] * 3)])")
+        for listed in (2 * policy + last, last + 2 * policy)
+    )
+    assert behind.recipe == before.recipe and behind.recipe.num_passes == 1
+    assert behind.notes == before.notes and behind.notes[0] == "RandAugment: geometry acts before tone."

@@ -817,7 +817,7 @@ def test_an_op_writes_the_fields_that_it_wrote_when_it_came() -> None:
         (ops.Transpose(swaps_sides=True), "swaps_sides"),
         (ops.MotionBlur(line="ends"), "line"),
         (ops.OneOf(ops=[ops.Flip()], own_look="nearest"), "own_look"),
-        (ops.AllOf(ops=[ops.Flip()], in_turn=True), "in_turn"),
+        (ops.AllOf(ops=[ops.Flip()], own_look="nearest", in_turn=True), "in_turn"),
     ],
 )
 def test_a_new_field_is_written_where_it_is_given_alone(op: ops.Op, name: str) -> None:

@@ -54,8 +54,8 @@ def test_ops_of_a_choice_finish_in_turn() -> None:
     theirs = ImageOps.invert(Image.fromarray(PHOTO)).rotate(25, Image.Resampling.BILINEAR, fillcolor=fill)
     group = ops.AllOf(ops=[INVERT, TURN], in_turn=True)
     assert apart(made(one(group)), theirs) <= 1
-    for plain in (one(ops.AllOf(ops=[INVERT, TURN])), ops.OneOf(ops=[group])):
-        assert (made(plain)[0, 0] == 255 - np.array(fill)).all()  # the corner is inverted, too
+    plain = one(ops.AllOf(ops=[INVERT, TURN]))
+    assert (made(plain)[0, 0] == 255 - np.array(fill)).all()  # the corner is inverted, too
 
 
 def passes(*listed: Op) -> str:
@@ -97,9 +97,21 @@ def test_draws_are_those_without_it() -> None:
 
 
 def test_a_random_look_is_drawn_for_each_pass() -> None:
-    found = plan(recipe(one(TURN, look="random"), one(TURN, look="random")), range(64), sizes=[(54, 72)] * 64).rows
-    kinds = {*zip(found["earlier"]["pass_1"]["interpolation"].tolist(), found["interpolation"].tolist(), strict=True)}
-    assert kinds == {(0, 0), (0, 1), (1, 0), (1, 1)}
+    drawn = one(TURN, look="random")
+    for listed in ((drawn, drawn), (drawn, ops.RandomCrop(size=8))):
+        found = plan(recipe(*listed, interpolation="random"), range(64), sizes=[(54, 72)] * 64).rows
+        earlier = found["earlier"]["pass_1"]["interpolation"]
+        kinds = {*zip(earlier.tolist(), found["interpolation"].tolist(), strict=True)}
+        assert kinds == {(0, 0), (0, 1), (1, 0), (1, 1)}
+
+
+def test_a_random_look_does_not_depend_on_other_ops() -> None:
+    drawn = one(TURN, look="random")
+    first, second = (
+        plan(recipe(*before, drawn), range(64), sizes=[(54, 72)] * 64).rows["interpolation"]
+        for before in ((), (ops.Flip(), ops.Noise(), ops.Rotate()))
+    )
+    assert (first == second).all()
 
 
 def test_it_is_told_what_takes_passes_and_fused_leaves_it_out(caplog: pytest.LogCaptureFixture) -> None:
@@ -112,8 +124,54 @@ def test_it_is_told_what_takes_passes_and_fused_leaves_it_out(caplog: pytest.Log
     fused = recipe(*listed).fused()
     assert fused.num_passes == 1 and fused.ops == (listed[0], ops.OneOf(ops=[INVERT, TURN]), listed[2])
     assert "one_of has no look of its own now" in caplog.text and "one_of draws other numbers" not in caplog.text
-    with pytest.raises(ValueError, match=r"a view takes 5 passes .*one_of has own_look, one_of_2 has own_look"):
+
+
+LOST = "own: {} has no look of its own now: what moves in it acts before all steps, its steps behind it."
+
+
+@pytest.mark.parametrize(
+    ("listed", "told"),
+    [
+        ((one(TURN), ops.RandomCrop(size=8)), ["one_of"]),  # the crop waits for nothing but that look
+        ((ops.Resize(size=8), one(ops.AllOf(ops=[TURN, INVERT], in_turn=True))), ["one_of"]),  # once, for two passes
+        ((one(TURN), ops.Resize(size=8), one(TURN)), ["one_of", "one_of_2"]),
+    ],
+)
+def test_each_group_is_told_of_once(listed: tuple[Op, ...], told: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    own = recipe(*listed)
+    with pytest.raises(ValueError, match="passes, as one_of has an own_look, and cuda:0 makes one"):
+        refuse_passes(own, "cuda:0")
+    assert own.fused().num_passes == 1
+    assert own.reasons(own.all_views[0]) == [f"{key} has own_look" for key in told]
+    assert [line.replace("recipe 'own'", "own") for line in caplog.messages] == [LOST.format(key) for key in told]
+
+
+def test_a_step_that_waits_is_told_of_before_the_group_behind_which_it_stands() -> None:
+    own = recipe(one(INVERT), ops.Noise(), ops.Rotate())
+    assert own.reasons(own.all_views[0]) == ["noise before rotate"]
+
+
+def test_what_takes_too_many_passes_is_told_to_leave_own_look_out() -> None:
+    told = "Leave own_look out of a group, or list geometry before the steps that do not commute with it."
+    with pytest.raises(ValueError, match=rf"5 passes .*\(one_of has own_look, one_of_2 has own_look, .* {told}"):
         recipe(ops.Resize(size=8), *(one(TURN) for _ in range(4)))
+    with pytest.raises(ValueError, match=r"takes 2 \(one_of has own_look\)\. Leave own_look out of all groups, list"):
+        Recipe(ops=[ops.RandomCrop(size=8), one(TURN)], mosaic=ops.Mosaic(size=64))
+
+
+def test_a_group_that_cannot_finish_in_turn_is_refused() -> None:
+    """Instead of finishing all at once without a word."""
+    pair = ops.AllOf(ops=[INVERT, TURN], in_turn=True)
+    for listed in (pair, ops.OneOf(ops=[pair]), ops.SomeOf(ops=[pair], own_look="nearest")):
+        with pytest.raises(ValueError, match="in_turn=True has no effect"):
+            recipe(listed)
+    for held in (pair, ops.OneOf(ops=[pair])):
+        with pytest.raises(ValueError, match="in_turn=True has no effect"):
+            recipe(ops.AllOf(ops=[held], own_look="nearest"))
+    nested = recipe(one(ops.OneOf(ops=[pair])))
+    assert nested.num_passes == 2
+    assert nested.fused().ops == (ops.OneOf(ops=[ops.OneOf(ops=[ops.AllOf(ops=[INVERT, TURN])])]),)
 
 
 def test_only_a_group_of_the_recipe_has_one_and_blurs_only_bilinearly() -> None:
