@@ -162,7 +162,7 @@ def test_what_cannot_be_counted_or_averaged_is_refused() -> None:
         mapped_mask(np.zeros(SIZE, np.bool_), row, by="linear", fill=0, fills=True)
     with pytest.raises(ValueError, match="paired={'depth': 'linear'} of TargetOptions is for calls of Augment"):
         Loader(label_map_source(2), MOVED, batch_size=2, targets=TargetOptions(paired={"depth": "linear"}))
-    with pytest.raises(ValueError, match="mask is known as an argument already"):
+    with pytest.raises(ValueError, match="mask is known already"):
         TargetOptions(paired={"mask": "linear"})
     with pytest.raises(ValueError, match='must give names of arguments "nearest" or "linear"'):
         TargetOptions(paired={"depth": "cubic"})  # type: ignore[dict-item]
