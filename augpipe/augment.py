@@ -227,7 +227,7 @@ class Augment:
         plan: Plan | None,
     ) -> list[Any]:
         """For each view the image and the targets that came with it."""
-        from augpipe.augment_call.given_targets import given_targets, known_objects
+        from augpipe.augment_call.given_targets import check_owners, given_targets, known_objects
         from augpipe.augment_call.target_names import TARGETS, named_results
         from augpipe.augment_call.tv_targets import Structure
         from augpipe.planning.targets.options import TargetOptions
@@ -270,6 +270,7 @@ class Augment:
             checked = given_targets(
                 size, clip=options.clip, bbox_format=bbox_format, paired=paired, fields=targets, **known
             )
+            check_owners(checked)
         objects = known_objects(checked, self.recipe) if self.recipe.keeping else None
         made, ahead = self._made(plan, sizes, given.names, sample_ids, epoch, objects)
         has_tensors = given.are_tensors or (structure is not None and structure.has_tensors)

@@ -147,6 +147,20 @@ def known_objects(given: GivenTargets, recipe: Recipe) -> KnownObjects | None:
     return known if "iscrowd" not in given.fields else without_crowds(known, given.fields["iscrowd"])
 
 
+def check_owners(given: GivenTargets) -> None:
+    """Refuse lists with an entry for each object where a call has none, as they would come to nothing.
+
+    Raises:
+        ValueError: there are such.
+    """
+    for name in () if given.num is not None else given.fields:
+        raise ValueError(
+            f"{name} is taken for a list with an entry for each object, and no objects are given as bboxes, polygons, "
+            f"rotated_boxes or (N, K, 3) keypoints. Leave it out; name an image of the same size in TargetOptions("
+            f"paired={{{name!r}: 'linear'}}); of (M, 2) keypoints, take the entries at keypoint_ids yourself."
+        )
+
+
 def _check_counts(counts: Mapping[str, int]) -> None:
     first = next(iter(counts), None)
     for name, num in counts.items():
@@ -161,7 +175,8 @@ def _length(name: str, values: Any) -> int:
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise ValueError(
             f"{name}={values!r:.60} is not a known argument, nor a list with an entry for each object. Known are "
-            "image, mask, masks, bboxes, polygons, rotated_boxes, keypoints, bbox_format and targets."
+            "image, mask, masks, bboxes, polygons, rotated_boxes, keypoints, bbox_format, targets, and the names in "
+            "TargetOptions.paired."
         )
     return len(values)
 
@@ -239,11 +254,11 @@ def _check_finite(values: Float, name: str) -> None:
 
 
 def _mask(name: str, mask: Any, size: tuple[int, int]) -> Mask:
-    array = np.asarray(mask.cpu().numpy() if is_tensor(mask) else mask)
+    array = np.asarray(mask.detach().cpu().numpy() if is_tensor(mask) else mask)
     if array.ndim < 2 or array.shape[:2] != size or array.dtype.kind not in "biuf":
         raise ValueError(
             f"{name} has the shape {array.shape} and the type {array.dtype}, and its image is {size[0]}x{size[1]}. "
-            "Give (height, width) numbers of the same size."
+            "Give (height, width) numbers of the same size, or more of each pixel with the channels last."
         )
     return array
 

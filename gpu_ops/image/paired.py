@@ -8,10 +8,10 @@ from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.image.field import BEYOND, NODE_ROWS, TAPS
 from augpipe.gpu_ops.image.fused import NO_ROW
 from augpipe.gpu_ops.image.nearest import FURTHEST, HALF, ONE, SCRATCH_ROWS, ZERO, look_up_row, nearest
-from augpipe.gpu_ops.image.rows import KERNEL_ROW
+from augpipe.gpu_ops.image.rows import KERNEL_ROW, MEETING
 from augpipe.gpu_ops.image.sampling import border_period, border_turn, clamp, continued, floor, is_inside
 from augpipe.gpu_ops.image.scratch_rows import centred
-from augpipe.gpu_ops.jit import kernel, subroutine
+from augpipe.gpu_ops.jit import kernel, leaf, subroutine
 
 
 @subroutine
@@ -22,6 +22,23 @@ def _in_image(tap, low, high, reflects):
         period = border_period(reflects, num)
         tap = continued(tap, low, period, ONE / period, border_turn(reflects, num))
     return np.int32(clamp(tap, low, high))
+
+
+@leaf
+def _between(first, second, part):
+    """The number that lies a part of 0..1 from one to another; only where both have a part does one that is not finite
+    count."""
+    is_first = (part == ZERO) | (first == second)
+    return first if is_first else first * (ONE - part) + second * part
+
+
+@subroutine
+def _pixel(at_x, at_y, low_x, low_y, high_x, high_y, reflects, may_fill, first, image_width):
+    """The number of the pixel that is nearest to a place, -1 where nothing is shown there."""
+    x, y = nearest(at_x), nearest(at_y)
+    inside = is_inside(x, low_x, high_x) * is_inside(y, low_y, high_y)
+    pixel = _in_image(y, low_y, high_y, reflects) * np.int32(image_width) + _in_image(x, low_x, high_x, reflects)
+    return np.int32(-1) if may_fill and inside == ZERO else np.int32(pixel + first)
 
 
 @subroutine
@@ -57,7 +74,8 @@ def majority_pixels(rows, item, fills, image_width, labels, fill, parts, found, 
     """Write a pixel of the image that has the label which most of each output pixel shows.
 
     Each output pixel is looked at in `parts` x `parts` places, all as far from each other; each shows the pixel of the
-    image that is nearest.
+    image that is nearest. Where images of a mosaic meet, the middle says whether an output pixel shows this one, and
+    what lies outside does not count.
 
     Args:
         rows, item, fills, image_width, bends, as_taps: of `gpu_ops.image.nearest.nearest_pixels`.
@@ -79,8 +97,18 @@ def majority_pixels(rows, item, fills, image_width, labels, fill, parts, found, 
     may_fill = fills or row.is_constant != 0
     reflects = np.int32(0) if may_fill else np.int32(row.reflects)
     first = np.int32(row.origin_y * image_width + row.origin_x)
+    meets = row.is_constant == MEETING
     pixels, sorted_labels = np.empty((width, parts * parts), np.int32), np.empty(parts * parts, np.int64)
+    nums, middles = np.zeros(width, np.int64), np.zeros(width, np.int32)
     for i in range(height):
+        nums[:] = 0
+        if meets:
+            nodes_held[:] = NO_ROW
+            y = centred(np.int32(i), height)
+            look_up_row(row, width, centred(np.int32(0), width), y, scratch, nodes_held, bends, as_taps)
+            for j in range(width):
+                at_x, at_y = scratch[j], scratch[width + j]
+                middles[j] = _pixel(at_x, at_y, low_x, low_y, high_x, high_y, reflects, may_fill, first, image_width)
         for across in range(parts):
             nodes_held[:] = NO_ROW
             first_x = centred(np.int32(0), width) + (np.float32(across) + HALF) / np.float32(parts) - HALF
@@ -88,13 +116,16 @@ def majority_pixels(rows, item, fills, image_width, labels, fill, parts, found, 
                 y = centred(np.int32(i), height) + (np.float32(down) + HALF) / np.float32(parts) - HALF
                 look_up_row(row, width, first_x, y, scratch, nodes_held, bends, as_taps)
                 for j in range(width):
-                    at_x, at_y = nearest(scratch[j]), nearest(scratch[width + j])
-                    inside = is_inside(at_x, low_x, high_x) * is_inside(at_y, low_y, high_y)
-                    pixel = _in_image(at_y, low_y, high_y, reflects) * np.int32(image_width)
-                    pixel += _in_image(at_x, low_x, high_x, reflects) + first
-                    pixels[j, across * parts + down] = np.int32(-1) if may_fill and inside == ZERO else pixel
+                    at_x, at_y = scratch[j], scratch[width + j]
+                    pixel = _pixel(at_x, at_y, low_x, low_y, high_x, high_y, reflects, may_fill, first, image_width)
+                    if pixel >= 0 or not meets:
+                        pixels[j, nums[j]] = pixel
+                        nums[j] += 1
         for j in range(width):
-            found[i, j] = _most_frequent(labels, pixels[j], fill, sorted_labels)
+            if middles[j] < 0 or nums[j] == 0:
+                found[i, j] = middles[j]
+            else:
+                found[i, j] = _most_frequent(labels, pixels[j, : nums[j]], fill, sorted_labels)
 
 
 @kernel()
@@ -137,9 +168,9 @@ def linear_values(rows, item, fills, values, fill, out, bends):
             y0, y1 = _in_image(top, low_y, high_y, reflects), _in_image(top + ONE, low_y, high_y, reflects)
             x0, x1, y0, y1 = x0 + origin_x, x1 + origin_x, y0 + origin_y, y1 + origin_y
             for c in range(num):
-                upper = values[y0, x0, c] + right_part * (values[y0, x1, c] - values[y0, x0, c])
-                lower = values[y1, x0, c] + right_part * (values[y1, x1, c] - values[y1, x0, c])
-                out[i, j, c] = upper + lower_part * (lower - upper)
+                upper = _between(values[y0, x0, c], values[y0, x1, c], right_part)
+                lower = _between(values[y1, x0, c], values[y1, x1, c], right_part)
+                out[i, j, c] = _between(upper, lower, lower_part)
 
 
 def _voting(bends: Any) -> tuple[Any, ...]:

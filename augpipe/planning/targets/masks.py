@@ -1,6 +1,7 @@
 """Masks through a map: for each output pixel the label of the one source pixel that it shows, or the most frequent one
 of those that it covers; and values that are interpolated."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,8 @@ MOST_PARTS = 16
 """In how many parts along each side an output pixel is looked at for the most frequent label."""
 LOOKS = (np.arange(5) + 0.5) / 5
 """Where along the frame's sides it is seen how much of the image an output pixel covers, in parts of these."""
+LARGEST_WHOLE = 2**24
+"""Whole numbers up to this one are those of float32, in which values are interpolated."""
 ROUNDING_PX = 1e-3
 """By how much an output pixel may cover more than whole pixels, and count as if it did not."""
 
@@ -70,9 +73,11 @@ def mapped_mask(
 
 def _majority(mask: Mask, row: Rows, table: Rows, fill: float, fills: bool, as_taps: bool) -> npt.NDArray[np.int32]:
     """(H, W) of one pass: the number of a pixel with the label that each output pixel shows most of, -1 for none."""
-    labels, parts = _numbered(mask, fill), parts_of(row)
+    _check_labels(mask)
+    parts = parts_of(row)
     if parts == 1:
         return shown_pixels(row, fills=fills, table=table, as_taps=as_taps)
+    labels = _numbered(mask, fill)
     found = np.empty((int(row["out_height"][0]), int(row["out_width"][0])), np.int32)
     rows, width = first_parts(table), int(row["width"][0])
     majority_pixels(rows, 0, fills, width, labels[:-1], int(labels[-1]), parts, found, bends(table), as_taps)
@@ -91,23 +96,25 @@ def parts_of(row: Rows) -> int:
     return int(np.clip(np.ceil(longest - ROUNDING_PX), 1, MOST_PARTS))
 
 
-def _numbered(mask: Mask, fill: float) -> npt.NDArray[np.int64]:
-    """(height * width + 1,) a number for each pixel's label, and for `fill`: the least has the least.
-
-    Raises:
-        ValueError: the mask has no labels.
-    """
-    planes = mask.reshape(*mask.shape[:2], -1)
-    is_colours = mask.dtype == np.uint8 and 1 < planes.shape[2] < 8
-    if mask.dtype.kind not in "biu" or (planes.shape[2] != 1 and not is_colours):
+def _check_labels(mask: Mask) -> None:
+    num_planes = math.prod(mask.shape[2:])
+    is_colours = mask.dtype == np.uint8 and 1 < num_planes < 8
+    if mask.dtype.kind not in "biu" or (num_planes != 1 and not is_colours):
         raise ValueError(
             f"mask_interpolation='majority' counts labels: (H, W) whole numbers, or 8-bit colours (H, W, C). The mask "
             f"has the shape {mask.shape} and the type {mask.dtype}. Choose 'nearest' or 'linear'."
         )
-    numbers, filled = np.zeros(mask.shape[0] * mask.shape[1] + 1, np.int64), int(fill)
-    for plane in range(planes.shape[2]):
-        numbers[:-1] += 256**plane * planes[:, :, plane].reshape(-1).astype(np.int64)
-        numbers[-1] += 256**plane * filled
+
+
+def _numbered(mask: Mask, fill: float) -> npt.NDArray[np.int64]:
+    """(height * width + 1,) a number for each pixel's label, and for `fill`: the least has the least."""
+    planes = mask.reshape(mask.shape[0] * mask.shape[1], -1)
+    numbers = np.empty(len(planes) + 1, np.int64)
+    numbers[:-1], numbers[-1] = planes[:, -1], fill
+    for plane in range(planes.shape[1] - 2, -1, -1):
+        numbers *= 256  # in place: eight bytes for each pixel of a photograph are enough
+        numbers[:-1] += planes[:, plane]
+        numbers[-1] += int(fill)
     return numbers
 
 
@@ -115,14 +122,23 @@ def _interpolated(mask: Mask, row: Rows, table: Rows, fill: float, fills: bool, 
     """What one pass shows of values, between the four pixels around each place, in the numbers of float32.
 
     Raises:
-        ValueError: the mask is Boolean.
+        ValueError: the mask is Boolean, or has whole numbers that float32 does not hold.
     """
     if mask.dtype.kind == "b":
         raise ValueError(
             "the look-up 'linear' is for numbers such as depths, and a mask or paired image is Boolean. Choose "
             "'nearest'."
         )
-    values = np.ascontiguousarray(mask.reshape(*mask.shape[:2], -1), np.float32)
+    if mask.dtype.kind in "iu" and mask.dtype.itemsize > 2 and mask.size:
+        for largest in (int(mask.min()), int(mask.max()), int(fill)):
+            if abs(largest) > LARGEST_WHOLE:
+                raise ValueError(
+                    f"the look-up 'linear' works in float32, which holds whole numbers up to {LARGEST_WHOLE}, and a "
+                    f"mask or paired image, or its fill, has {largest}. Choose 'nearest' for labels, and for other "
+                    "numbers give it as floats."
+                )
+    # kernels are compiled ahead for arrays that can be written to
+    values = np.require(mask.reshape(*mask.shape[:2], -1), np.float32, ["C", "W"])
     out = np.empty((int(row["out_height"][0]), int(row["out_width"][0]), values.shape[2]), np.float32)
     linear_values(first_parts(table), 0, fills, values, np.float32(fill), out, bends(table))
     mapped: Mask = out.reshape(*out.shape[:2], *mask.shape[2:])

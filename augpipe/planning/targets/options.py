@@ -14,8 +14,11 @@ Float = npt.NDArray[np.float64]
 Index = Annotated[int, Field(ge=0)]
 TargetForm = Literal["list", "padded", "flat"]
 Interpolation = Literal["nearest", "majority", "linear"]
-NAMED = frozenset("image images mask masks bboxes polygons rotated_boxes keypoints bbox_format targets plan".split())
-"""Arguments of a call that are known by their names."""
+NAMED = frozenset(
+    "image images mask masks bboxes polygons rotated_boxes keypoints bbox_format targets plan sample_ids epoch "
+    "object_ids dropped keypoint_ids".split()
+)
+"""Arguments and results of a call that are known by their names."""
 
 
 class TargetOptions(Checked):
@@ -51,7 +54,8 @@ class TargetOptions(Checked):
         told('must give names of arguments "nearest" or "linear": {name}={"depth": "linear"}'),
     ] = Field(default_factory=dict)
     """In a call by names: further arguments that are images of the same size, and how each is looked up, as depth,
-    normals or infrared. They move as the image does, and keep their colours."""
+    normals or infrared. They move as the image does and keep their numbers: directions, as of normals, are not turned.
+    Outside the image they have `mask_fill`."""
     keypoint_swaps: Annotated[
         tuple[tuple[Index, Index], ...], told("must be a list of pairs of points: {name}=[[1, 2], [3, 4]]")
     ] = ()
@@ -80,10 +84,14 @@ class TargetOptions(Checked):
     def _have_names_of_their_own(cls, paired: dict[str, str]) -> dict[str, str]:
         for name in paired.keys() & NAMED:
             raise ValueError(
-                f"paired={paired}: {name} is known as an argument already. Give the image another name; "
-                "mask_interpolation says how mask is looked up."
+                f"paired={paired}: {name} is known already, as an argument or a result of calls. Give the image "
+                "another name; mask_interpolation says how mask is looked up."
             )
         return paired
+
+    def __hash__(self) -> int:
+        others = [getattr(self, name) for name in type(self).model_fields if name != "paired"]
+        return hash((*others, frozenset(self.paired.items())))
 
     @property
     def drops(self) -> bool:

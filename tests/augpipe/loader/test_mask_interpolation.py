@@ -162,9 +162,65 @@ def test_what_cannot_be_counted_or_averaged_is_refused() -> None:
         mapped_mask(np.zeros(SIZE, np.bool_), row, by="linear", fill=0, fills=True)
     with pytest.raises(ValueError, match="paired={'depth': 'linear'} of TargetOptions is for calls of Augment"):
         Loader(label_map_source(2), MOVED, batch_size=2, targets=TargetOptions(paired={"depth": "linear"}))
-    with pytest.raises(ValueError, match="mask is known as an argument already"):
+    with pytest.raises(ValueError, match="mask is known already"):
         TargetOptions(paired={"mask": "linear"})
     with pytest.raises(ValueError, match='must give names of arguments "nearest" or "linear"'):
         TargetOptions(paired={"depth": "cubic"})  # type: ignore[dict-item]
     far = plan(Recipe(ops=[ops.Resize(size=2)]), [0], sizes=[(400, 400)]).rows
     assert parts_of(far) == MOST_PARTS
+
+
+def test_depth_that_is_not_known_stays_where_it_is() -> None:
+    photo, depth = np.zeros((9, 12, 3), np.uint8), np.arange(108, dtype=np.float32).reshape(9, 12)
+    depth[:3], depth[5, 6], depth.flags.writeable = np.inf, np.nan, False
+    options = TargetOptions(paired={"depth": "linear"})
+    flipped = Augment(Recipe(ops=[ops.Flip(p=1.0)]))(image=photo, depth=depth, targets=options)["depth"]
+    np.testing.assert_array_equal(flipped, depth[:, ::-1])
+    halved = Augment(Recipe(ops=[ops.Resize(size=(9, 6))]))(image=photo, depth=depth, targets=options)["depth"]
+    np.testing.assert_array_equal(halved, (depth[:, ::2] + depth[:, 1::2]) / 2)
+
+
+def test_whole_numbers_that_float32_does_not_hold_are_refused() -> None:
+    row = drawn_for(MOVED, 0).rows
+    for dtype, largest in ((np.int16, 2**15 - 1), (np.uint16, 2**16 - 1), (np.int64, 2**24)):
+        found = mapped_mask(np.full(SIZE, largest, dtype), row, by="linear", fill=largest, fills=True)
+        assert found.dtype == dtype and (found == largest).all()
+    for dtype, wrong in ((np.int32, 2**31 - 1), (np.uint32, 2**24 + 1), (np.int64, -(2**40)), (np.uint64, 2**64 - 1)):
+        with pytest.raises(ValueError, match="holds whole numbers up to 16777216"):
+            mapped_mask(np.full(SIZE, wrong, dtype), row, by="linear", fill=0, fills=True)
+    with pytest.raises(ValueError, match="holds whole numbers up to 16777216"):
+        mapped_mask(np.zeros(SIZE, np.int32), row, by="linear", fill=2**31 - 1, fills=True)
+
+
+def test_where_images_of_a_mosaic_meet_no_label_is_outside() -> None:
+    source = label_map_source(6)
+    for number, labels in enumerate(source.maps):  # no two labels have half of a pixel
+        source.maps[number] = np.random.default_rng(number).integers(1, 9, labels.shape, np.uint8)
+    turned = (ops.Rotate(max_deg=30, p=1.0, step=None), ops.CenterCrop(size=24))
+    recipe = Recipe(mosaic=ops.Mosaic(size=24, centre=(0.5, 0.5)), ops=turned)
+    shown = {}
+    for by in ("nearest", "majority"):
+        options = TargetOptions(mask_interpolation=by, mask_fill=0)
+        (batch,) = Loader(source, recipe, batch_size=6, targets=options, dtype="uint8", framework="numpy")
+        shown[by] = batch.targets != 0
+    assert shown["nearest"].mean() > 0.8
+    np.testing.assert_array_equal(shown["majority"], shown["nearest"])
+
+
+def test_options_are_hashable_and_names_of_their_own() -> None:
+    one, other = {"depth": "linear", "normals": "nearest"}, {"normals": "nearest", "depth": "linear"}
+    assert hash(TargetOptions(paired=one)) == hash(TargetOptions(paired=other))  # type: ignore[arg-type]
+    assert len({TargetOptions(), TargetOptions(min_area=1), TargetOptions(paired=one)}) == 3  # type: ignore[arg-type]
+    for name in ("epoch", "sample_ids", "object_ids", "dropped", "keypoint_ids"):
+        with pytest.raises(ValueError, match=f"{name} is known already"):
+            TargetOptions(paired={name: "linear"})
+
+
+def test_an_image_that_paired_does_not_name_is_told_of() -> None:
+    photo, depth = np.zeros((9, 12, 3), np.uint8), np.zeros((9, 12), np.float32)
+    augment = Augment(Recipe(ops=[ops.Flip()]))
+    for given in ({"depth": depth}, {"labels": ["cat"]}, {"masks": [depth], "labels": ["cat"]}):
+        with pytest.raises(ValueError, match="no objects are given .* TargetOptions"):
+            augment(image=photo, **given)
+    with pytest.raises(ValueError, match=r"depth has the shape \(3, 9, 12\) .* channels last"):
+        augment(image=photo, depth=np.zeros((3, 9, 12)), targets=TargetOptions(paired={"depth": "linear"}))
