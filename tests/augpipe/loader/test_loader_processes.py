@@ -235,6 +235,10 @@ loader = make(cache="host", cache_bytes=1 << 20)
 ids(loader)
 lock, work = loader._cache._lock, lambda: ids(loader)
 """,
+    "llvmlite's": """
+from llvmlite.binding import ffi
+lock, work = ffi.lib._lock, lambda: ids(make()) + ids(loader)
+""",
 }
 
 
