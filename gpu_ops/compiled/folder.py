@@ -53,7 +53,13 @@ def host_level() -> str | None:
 
 def target_cpu() -> str:
     """The CPU that numba compiles for in this process: the machine's own, or the one that the user names."""
-    return str(numba.config.CPU_NAME or get_host_cpu_name())
+    return str(numba.config.CPU_NAME or _host_cpu())
+
+
+@lru_cache
+def _host_cpu() -> str:
+    """Asked for once: llvmlite takes a lock, which a forked process may find held by a thread that it does not have."""
+    return str(get_host_cpu_name())
 
 
 def compilers() -> str:
