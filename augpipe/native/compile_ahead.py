@@ -23,7 +23,7 @@ NICE = 10
 """By how much the decoder's process makes way for others."""
 NICE_PLANNING = 5
 """The same of one that ends long before the first."""
-PLANNING = ("_fill_draws", "_walk", "choose_crops", "_compose_records", "_fill_kernel_rows")
+PLANNING = ("_fill_draws", "_walk", "choose_crops", "compose_records", "fill_kernel_rows")
 """What says which sample comes when, and what is done to it."""
 
 

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image import affine
+from augpipe.gpu_ops.image.plan_records import BEND
 from augpipe.gpu_ops.image.program_rows import FILL, HSV, MATRIX, NOISE, SHUFFLE, TABLE, TABLE_BYTES, VIGNETTE
-from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SNAP, SPLINE
+from augpipe.gpu_ops.image.rows import GRID, SNAP, SPLINE
 from augpipe.ops.colour_program import ColourStep
 
 if TYPE_CHECKING:
@@ -24,23 +25,6 @@ Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 Sides = Int | int
 Lengths = Float | Sides
-
-
-BEND = np.dtype(
-    [
-        ("kind", np.int8),
-        ("matrix", np.float64, (2, 2)),
-        ("cells", np.int8),
-        ("nodes", np.float64, (2, NUM_NODES)),
-        ("sides", np.float64, (2,)),
-        ("spacing", np.float64, (1,)),
-        ("phase", np.float64, (2,)),
-        ("key", np.uint32, (2,)),
-    ]
-)
-"""What a displacement does to an image: its kind (of `gpu_ops.image.rows`, 0 for none) and what its numbers mean in
-pixels of the frame; a GRID's cells and their ends; width and height of the frame; a SPLINE's spacing in pixels, where
-it begins, and its key, which of a GRID is width and height of cells of whole pixels, or 0."""
 
 
 class Frame:

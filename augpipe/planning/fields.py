@@ -1,14 +1,12 @@
-"""Displacements that bend the frame: from what ops asked for to plan records, and from these to kernel rows."""
+"""Displacements that bend the frame: what they move, and what follows them."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SNAP, SPLINE
-from augpipe.gpu_ops.jit import leaf
+from augpipe.gpu_ops.image.rows import GRID, SPLINE
 from augpipe.gpu_ops.random.philox import checked_draws
-from augpipe.gpu_ops.records import product
 from augpipe.ops.mixing import MixUp
 from augpipe.planning.look_up import lens_points, points_of_pass
 from augpipe.planning.record_passes import passes_of
@@ -22,108 +20,9 @@ Rows = npt.NDArray[np.void]
 Float = npt.NDArray[np.float64]
 Int = npt.NDArray[np.int64]
 
-FIELD = np.dtype(
-    [
-        # of `gpu_ops.image.rows`; 0 where nothing bends
-        ("kind", np.int8),
-        # a displacement -> source pixels
-        ("matrix", np.float64, (2, 2)),
-        # where in it, in nodes along x and y, lens coordinates (GRID, SNAP) lie, or pixels from the output's centre
-        ("scale", np.float64, (2,)),
-        ("origin", np.float64, (2,)),
-        # GRID: cells along an axis, and the displacements at their ends
-        ("cells", np.int8),
-        ("nodes", np.float64, (2, NUM_NODES)),
-        # SPLINE: what its nodes are made of; GRID: width and height of cells of whole pixels, 0 for joined ones
-        ("key", np.uint32, (2,)),
-    ]
-)
-"""A plan record's `field`."""
 
 TAPS = 4
 """Nodes along an axis that a point of a SPLINE draws on."""
-MOST_NODES_PER_PX = 1.0
-"""A field that is finer than the output is looked at this often: more would not be seen."""
-
-
-@leaf
-def write_field(field, bend, linear, corner, slope, half_sides):  # type: ignore[no-untyped-def]
-    """Fill in a record's `FIELD`.
-
-    Args:
-        field: the record.
-        bend: what bends, of `ops.frame.BEND`.
-        linear: xx, xy, yx and yy from the frame that bends to source pixels.
-        corner: the distance of its corner, in its pixels.
-        slope: `projection.slope_at_centre`.
-        half_sides: half of the output's width and height, in pixels.
-    """
-    xx, xy, yx, yy = linear
-    slope_xx, slope_xy, slope_yx, slope_yy = slope
-    matrix, target = bend.matrix, field.matrix
-    for column in range(2):
-        target[0, column] = product(xx, xy, matrix[0, column], matrix[1, column])
-        target[1, column] = product(yx, yy, matrix[0, column], matrix[1, column])
-    field.kind, field.cells = bend.kind, bend.cells
-    covered_x = np.sqrt(slope_xx * slope_xx + slope_yx * slope_yx) * corner
-    covered_y = np.sqrt(slope_xy * slope_xy + slope_yy * slope_yy) * corner
-    for axis in range(2):
-        for node in range(NUM_NODES):
-            field.nodes[axis, node] = bend.nodes[axis, node]
-        key, side = bend.key[axis], bend.sides[axis]
-        field.key[axis] = key
-        if bend.kind == SPLINE:  # alike in all places and directions, so it may lie over the output
-            covered, half = covered_x if axis == 0 else covered_y, half_sides[axis]
-            fine = min(covered / bend.spacing[0], MOST_NODES_PER_PX)
-            field.scale[axis], field.origin[axis] = fine, 1.0 + bend.phase[axis] + fine * half
-        else:  # over the frame that it bends, in lens coordinates
-            cells = float(bend.cells)
-            if bend.kind == SNAP:
-                cells = side
-            elif bend.kind == GRID and key > 0:
-                cells = side / key
-            field.scale[axis] = cells * corner / side if bend.kind != 0 else 0.0
-            field.origin[axis] = 0.5 * cells
-
-
-@leaf
-def write_field_row(row, field, factor):  # type: ignore[no-untyped-def]
-    """Fill in what a kernel row says of a record's `FIELD`, for an image decoded at 1/`factor` of its size."""
-    row.field, row.field_cells, matrix = field.kind, field.cells, field.matrix
-    for axis in range(2):
-        for node in range(NUM_NODES):
-            row.field_nodes[axis, node] = field.nodes[axis, node]
-        row.field_key[axis] = field.key[axis]
-    row.field_xx, row.field_xy = matrix[0, 0] / factor, matrix[0, 1] / factor
-    row.field_yx, row.field_yy = matrix[1, 0] / factor, matrix[1, 1] / factor
-    row.field_scale_x, row.field_scale_y = field.scale[0], field.scale[1]
-    row.field_x0, row.field_y0 = field.origin[0], field.origin[1]
-
-
-@leaf
-def displacement(row):  # type: ignore[no-untyped-def]
-    """Least and largest displacement along x, and along y, of a kernel row, in source pixels; never too little.
-
-    Lines between nodes do not leave their range; a B-spline's weights are none below 0 and add up to 1; a pixel's
-    centre is half a pixel from its edges.
-    """
-    most_of_kind = 1.0 if row.field == SPLINE else 0.5 if row.field == SNAP else 0.0
-    least_x, most_x = -most_of_kind, most_of_kind
-    least_y, most_y = -most_of_kind, most_of_kind
-    # cells that end a pixel further
-    further_x = 1.0 if row.field == GRID and row.field_key[0] > 0 else 0.0
-    further_y = 1.0 if row.field == GRID and row.field_key[1] > 0 else 0.0
-    for node in range(NUM_NODES):
-        x, y = float(row.field_nodes[0, node]), float(row.field_nodes[1, node])
-        least_x, most_x = min(least_x, x), max(most_x, x + further_x)
-        least_y, most_y = min(least_y, y), max(most_y, y + further_y)
-    xx, xy, yx, yy = row.field_xx, row.field_xy, row.field_yx, row.field_yy
-    return (
-        min(xx * least_x, xx * most_x) + min(xy * least_y, xy * most_y),
-        max(xx * least_x, xx * most_x) + max(xy * least_y, xy * most_y),
-        min(yx * least_x, yx * most_x) + min(yy * least_y, yy * most_y),
-        max(yx * least_x, yx * most_x) + max(yy * least_y, yy * most_y),
-    )
 
 
 def bent_points(rows: Rows, points: Float, item: Int) -> Float:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.gpu_ops.image.plan_records import BORDERS, INTERPOLATIONS
 from augpipe.gpu_ops.image.program_rows import copied
 from augpipe.gpu_ops.random.philox import seed_key
 from augpipe.ops.bends import WholePixels
@@ -19,7 +20,7 @@ from augpipe.ops.op import Drawn, Op
 from augpipe.ops.random_words import RandomWords, Stream
 from augpipe.ops.view_passes import Keyed, has_own_look, own_look_of
 from augpipe.planning.composed import write_look_up, write_steps
-from augpipe.planning.plan_record import BORDERS, INTERPOLATIONS, plan_dtype
+from augpipe.planning.plan_record import plan_dtype
 from augpipe.planning.record_passes import EARLIER, first_pass
 from augpipe.recipes.recipe import Recipe
 
@@ -32,13 +33,13 @@ class PlannedView:
 
     recipe: Recipe
     position: int
-    """Of the recipe's views."""
+    """Which of the recipe's views it is."""
     rows: Rows
     """(B,) plan records."""
     frame: Frame
-    """Of the first pass, when all its ops have acted."""
+    """The frame of the first pass, once all its ops have acted."""
     words: dict[str, RandomWords]
-    """Those of each op that draws."""
+    """The random words of each op that draws."""
 
     def resized(self, nth: int, height: int, width: int) -> Rows:
         """(1,) the record of one sample for an image of another size, given `Recipe.sized_ops` of the view.

@@ -92,7 +92,9 @@ class Labelled(CocoSource):
         objects = self.targets_of(np.array([sample_id]))
         assert objects is not None and objects.polygons is not None and objects.labels is not None
         masks = filled_rings(objects.polygons, self.turned(sample_id)[1])
-        labels: npt.NDArray[np.uint8] = (masks * (objects.labels + 1).astype(np.uint8)[:, None, None]).max(axis=0)
+        labels: npt.NDArray[np.uint8] = (masks * (objects.labels + 1).astype(np.uint8)[:, None, None]).max(
+            axis=0, initial=0
+        )
         return labels
 
 
@@ -116,7 +118,8 @@ class UNet(nn.Module):
         self.up = nn.ModuleList(
             _convolution(inner + width, width) for inner, width in zip((WIDTHS[-1], *narrow), narrow, strict=False)
         )
-        self.head = nn.Sequential(_convolution(narrow[-1], 32), nn.Conv2d(32, num_outputs, 1))
+        self.near_last = _convolution(narrow[-1], 32)
+        self.last = nn.Conv2d(32, num_outputs, 1)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """(B, num_outputs, H / stride, W / stride) of (B, 3, H, W); sides are multiples of 16."""
@@ -126,7 +129,7 @@ class UNet(nn.Module):
             levels.append(found)
         for step, level in zip(self.up, levels[-2::-1], strict=False):
             found = step(torch.cat([functional.interpolate(found, scale_factor=2.0), level], dim=1))
-        told: torch.Tensor = self.head(found)
+        told: torch.Tensor = self.last(self.near_last(found))
         return told
 
 
@@ -147,7 +150,7 @@ RARE = -math.log(99.0)
 def detector() -> nn.Module:
     """Of each cell a peak for each class, and a box: centre from the cell's, in cells, and logarithms of the sides."""
     network = UNet(CLASSES + 4, CELL)
-    nn.init.constant_(network.head[-1].bias[:CLASSES], RARE)  # type: ignore[index, arg-type]  # its last is a Conv2d
+    nn.init.constant_(network.last.bias[:CLASSES], RARE)
     return network
 
 

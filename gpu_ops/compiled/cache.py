@@ -32,7 +32,6 @@ from augpipe.gpu_ops.compiled.folder import (
     kernels_folder,
     lasting_folder,
     readable_folders,
-    sources_digest,
     target_cpu,
 )
 from augpipe.gpu_ops.compiled.lock import Lock
@@ -237,7 +236,7 @@ def _cpu_of(where: str) -> str:
 
 @lru_cache
 def _file_digest(file: str) -> str:
-    """Of a kernel outside `SOURCES`, of which the folder's name says nothing, and of what lies next to it."""
+    """Hash of a file outside `SOURCES`, whose text the folder's name says nothing of; "" for one within."""
     if Path(file).resolve().is_relative_to(SOURCES.resolve()):
         return ""
-    return sources_digest(Path(file).parent)
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]

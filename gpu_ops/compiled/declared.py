@@ -11,7 +11,7 @@ Arguments = tuple[Any, ...]
 
 MODULES = {
     "order": ("gpu_ops.random.permutation", "gpu_ops.random.philox"),
-    "plan": ("gpu_ops.image.crop_tries", "planning.composed", "planning.kernel_rows"),
+    "plan": ("gpu_ops.image.crop_tries", "gpu_ops.image.composition", "gpu_ops.image.filled_rows"),
     "render": (
         "gpu_ops.image.fused",
         "gpu_ops.image.pixels",

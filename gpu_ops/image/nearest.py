@@ -84,6 +84,17 @@ def _snap(at):
 
 
 @subroutine
+def _settle(row, at_x, at_y, as_taps):
+    """Move coordinates into the image where images meet, and to taps where `nearest_pixels` says so."""
+    if row.is_constant == MEETING:
+        _meet(at_x, np.float32(row.low_x), np.float32(row.high_x))
+        _meet(at_y, np.float32(row.low_y), np.float32(row.high_y))
+    if as_taps:
+        _snap(at_x)
+        _snap(at_y)
+
+
+@subroutine
 def look_up_row(row, width, first_x, y, scratch, nodes_held, bends, as_taps):
     """Write where `width` places of a row come from into the first two rows of scratch, x and then y.
 
@@ -102,12 +113,7 @@ def look_up_row(row, width, first_x, y, scratch, nodes_held, bends, as_taps):
     if bends is not None and row.field:
         s = scratch.ctypes.data
         bend_row(row, s, s + 8 * width, width, first_x, y, width, nodes_held)
-    if row.is_constant == MEETING:
-        _meet(at_x, np.float32(row.low_x), np.float32(row.high_x))
-        _meet(at_y, np.float32(row.low_y), np.float32(row.high_y))
-    if as_taps:
-        _snap(at_x)
-        _snap(at_y)
+    _settle(row, at_x, at_y, as_taps)
 
 
 @subroutine
@@ -134,12 +140,7 @@ def _aligned_pixels(row, may_fill, first, image_width, found, as_taps):
         at_x[j] = linear(centred(np.int32(j), width), ZERO, row.after_xx, row.after_xy, offset_x)
     for i in range(height):
         at_y[i] = linear(ZERO, centred(np.int32(i), height), row.after_yx, row.after_yy, offset_y)
-    if row.is_constant == MEETING:
-        _meet(at_x, np.float32(row.low_x), np.float32(row.high_x))
-        _meet(at_y, np.float32(row.low_y), np.float32(row.high_y))
-    if as_taps:
-        _snap(at_x)
-        _snap(at_y)
+    _settle(row, at_x, at_y, as_taps)
     columns, lines = np.empty(width, np.int32), np.empty(height, np.int32)
     _indices(at_x, np.float32(row.low_x), np.float32(row.high_x), row.reflects, may_fill, columns)
     _indices(at_y, np.float32(row.low_y), np.float32(row.high_y), row.reflects, may_fill, lines)

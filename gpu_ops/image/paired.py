@@ -15,6 +15,15 @@ from augpipe.gpu_ops.jit import kernel, leaf, subroutine
 
 
 @subroutine
+def _shown(row, fills):
+    """First and last pixel of the image along x and y, whether a fill is seen beyond them, or how the image goes on."""
+    may_fill = fills or row.is_constant != 0
+    reflects = np.int32(0) if may_fill else np.int32(row.reflects)
+    low_x, low_y = np.float32(row.low_x), np.float32(row.low_y)
+    return low_x, low_y, np.float32(row.high_x), np.float32(row.high_y), may_fill, reflects
+
+
+@subroutine
 def _in_image(tap, low, high, reflects):
     """The pixel along an axis that stands for a whole number: beyond the edge, the outermost or a mirrored one."""
     if reflects and is_inside(tap, low, high) == ZERO:
@@ -88,14 +97,7 @@ def majority_pixels(rows, item, fills, image_width, labels, fill, parts, found, 
     height, width = found.shape
     scratch = np.empty(SCRATCH_ROWS * width + NODE_ROWS * BEYOND, np.float32)
     nodes_held = np.full(TAPS, NO_ROW)
-    low_x, low_y, high_x, high_y = (
-        np.float32(row.low_x),
-        np.float32(row.low_y),
-        np.float32(row.high_x),
-        np.float32(row.high_y),
-    )
-    may_fill = fills or row.is_constant != 0
-    reflects = np.int32(0) if may_fill else np.int32(row.reflects)
+    low_x, low_y, high_x, high_y, may_fill, reflects = _shown(row, fills)
     first = np.int32(row.origin_y * image_width + row.origin_x)
     meets = row.is_constant == MEETING
     pixels, sorted_labels = np.empty((width, parts * parts), np.int32), np.empty(parts * parts, np.int64)
@@ -142,14 +144,7 @@ def linear_values(rows, item, fills, values, fill, out, bends):
     height, width, num = out.shape
     scratch = np.empty(SCRATCH_ROWS * width + NODE_ROWS * BEYOND, np.float32)
     nodes_held = np.full(TAPS, NO_ROW)
-    low_x, low_y, high_x, high_y = (
-        np.float32(row.low_x),
-        np.float32(row.low_y),
-        np.float32(row.high_x),
-        np.float32(row.high_y),
-    )
-    may_fill = fills or row.is_constant != 0
-    reflects = np.int32(0) if may_fill else np.int32(row.reflects)
+    low_x, low_y, high_x, high_y, may_fill, reflects = _shown(row, fills)
     origin_x, origin_y = np.int32(row.origin_x), np.int32(row.origin_y)
     for i in range(height):
         y = centred(np.int32(i), height)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from augpipe import Augment, Plan, Recipe, View, ops, plan, recipes
+from augpipe.gpu_ops.image.plan_records import BORDERS, PLAN_FIELDS
 from augpipe.ops.random_words import stream_id
 from augpipe.planning.plan import refusals
-from augpipe.planning.plan_record import BORDERS, PLAN_FIELDS
 from tests.parity.table import CASES, recipes_of
 
 OTHERS = Recipe(
