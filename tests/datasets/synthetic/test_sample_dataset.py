@@ -42,6 +42,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- the files
 
 
+@pytest.mark.slow
 def test_folder_source_reads_it_as_the_card_says(sample: Path) -> None:
     names = class_names(5)
     assert set(digests(sample)) == {f"{names[i % 5]}/{i:05d}.jpg" for i in range(22)} | {"sample.json"}
@@ -74,6 +75,7 @@ def test_bytes_do_not_depend_on_workers(sample: Path, tmp_path: Path) -> None:
     assert calls == [(done, 22) for done in range(23)]
 
 
+@pytest.mark.slow
 def test_fewer_images_are_the_first_ones(sample: Path, tmp_path: Path) -> None:
     generate(tmp_path / "few", num=7, classes=5, seed=3)
     few, many = digests(tmp_path / "few"), digests(sample)

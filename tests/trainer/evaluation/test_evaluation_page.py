@@ -74,6 +74,7 @@ def comparison(num_runs: int, classes: tuple[str, ...] = CLASSES, num: int = NUM
     )
 
 
+@pytest.mark.slow
 def test_the_page(tmp_path: Path) -> None:
     found = comparison(2)
     changes = changes_of(found)
@@ -118,6 +119,7 @@ def test_the_surest_mistakes_come_first_with_their_bars(tmp_path: Path) -> None:
     assert page.bars == expected
 
 
+@pytest.mark.slow
 def test_a_page_without_mistakes(tmp_path: Path) -> None:
     log_probs = np.log(np.array([[0.9, 0.1], [0.2, 0.8]], np.float32))
     labels = np.array([0, 1])
@@ -169,6 +171,7 @@ def test_of_many_classes_those_with_mistakes_are_drawn() -> None:
     assert len(shown) == 100 and {3, 20, 129} <= set(shown) and shown == sorted(shown)
 
 
+@pytest.mark.slow
 def test_reliability_stands_where_it_should() -> None:
     """Answers that are sure and wrong have low bars, and counts at the right; right ones have high bars."""
     log_probs = np.log(np.tile(np.array([[0.97, 0.03]], np.float32), (40, 1)))
@@ -183,6 +186,7 @@ def test_reliability_stands_where_it_should() -> None:
     assert heights[0] > 5 * heights[1]
 
 
+@pytest.mark.slow
 def test_intervals_of_empty_classes_are_dashes(tmp_path: Path) -> None:
     found = comparison(1, (*CLASSES, "nothing"))
     labels = np.minimum(found.labels, 6)
