@@ -13,7 +13,7 @@ from PIL import Image
 
 from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.reports.figures import BLUE, ORANGE
-from augpipe.trainer.evaluation import Comparison, Views, changes_of, measure
+from augpipe.trainer.evaluation import Comparison, Views, changes_of, measure, plots
 from augpipe.trainer.evaluation.ensemble import RunResult
 from augpipe.trainer.evaluation.mistakes import surest_mistakes
 from augpipe.trainer.evaluation.page import write_page
@@ -160,6 +160,14 @@ def test_a_matrix_shows_right_ones_blue_and_mistakes_orange(num: int) -> None:
     assert 0.7 < blue / (num - 1) / orange < 1.4
     assert orange >= 0.6 * 12 * 12  # a name of 7 points fits beside a row
     assert max(image.shape) < 2300
+
+
+def test_a_matrix_s_columns_are_parted_as_its_rows_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plots, "png", lambda figure, dpi: figure)
+    figure: Any = confusion_png(np.eye(3, dtype=np.int64), ["a", "b", "c"])
+    rows, columns = (np.array(lines.get_segments()) for lines in figure.axes[0].collections)
+    assert rows.tolist() == [[[-0.5, edge], [2.5, edge]] for edge in (0.5, 1.5)]
+    assert columns.tolist() == rows[:, :, ::-1].tolist()
 
 
 def test_of_many_classes_those_with_mistakes_are_drawn() -> None:
