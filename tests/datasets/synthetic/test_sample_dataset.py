@@ -15,7 +15,7 @@ from PIL import Image
 
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.synthetic import generate as generate_module
-from augpipe.datasets.synthetic import processes, textures
+from augpipe.datasets.synthetic import processes, scene, textures
 from augpipe.datasets.synthetic.backdrops import BACKDROPS, Backdrop, _fill_below
 from augpipe.datasets.synthetic.generate import class_names, generate
 from augpipe.datasets.synthetic.mood import draw_mood
@@ -327,6 +327,12 @@ def test_what_lies_below_an_edge_has_its_own_colours() -> None:
     _fill_below(pixels, np.array([2, 3, 4, 8]), colours)
     for column, edge in enumerate((2, 3, 4, 8)):
         assert pixels[:, column, 0].tolist() == [40] * edge + [70] + [100] * (8 - edge)
+
+
+def test_no_side_of_an_image_is_longer_than_1000_px() -> None:
+    rng = np.random.default_rng(2)
+    sides = np.array([scene._size(rng) for _ in range(2000)])
+    assert sides.max() == 1000 and 180 <= sides.min() < 200
 
 
 SEEN = {

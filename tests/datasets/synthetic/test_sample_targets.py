@@ -61,7 +61,6 @@ def test_objects_differ_from_the_same_scene_without_them(monkeypatch: pytest.Mon
     assert inside.mean() > 4 * np.median(change)
 
 
-@pytest.mark.slow
 def test_images_do_not_depend_on_targets_nor_the_file_on_workers(sample: Path, tmp_path: Path) -> None:
     generate(tmp_path / "plain", num=12, classes=4, seed=5, workers=1)
     generate(tmp_path / "two", num=12, classes=4, seed=5, targets=True, workers=2)

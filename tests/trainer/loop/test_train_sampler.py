@@ -141,7 +141,6 @@ def test_weights_on_the_command_line() -> None:
     assert file.data.sampler_weights == "2026.txt"
 
 
-@pytest.mark.slow
 def test_a_run_goes_on_as_one_that_was_never_stopped(photos: Path, tmp_path: Path) -> None:
     tables: dict[str, Any] = {"data": {"sampler": "class-balanced", "sampler_num": 26}, "epochs": 2}
     run(config(tmp_path / "whole", photos, **tables))
