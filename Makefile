@@ -9,6 +9,8 @@ DEMO_OUT ?= demo
 BENCH_ARGS ?=
 TEST_TIMEOUT_S ?= 240
 TEST_PROCESSES ?= 3
+# Each process imports all tests, and torch; these tests wait for nothing that a third one could use.
+FAST_PROCESSES ?= 2
 
 # Where it is set, every process that tests start compiles what it imports again, and pytest rewrites all asserts.
 unexport PYTHONDONTWRITEBYTECODE
@@ -54,7 +56,7 @@ test-deep: .venv/.installed .venv-docs/.installed ## Run the tests that take min
 
 .PHONY: test-fast
 test-fast: .venv/.installed ## Run the tests that start no processes and take little time
-	@$(call RUN_TESTS,not slow and not deep,$(TEST_PROCESSES))
+	@$(call RUN_TESTS,not slow and not deep,$(FAST_PROCESSES))
 
 .PHONY: lint
 lint: .venv/.installed ## ruff (lint and format) and mypy --strict

@@ -219,11 +219,16 @@ def _imports(root: Path) -> dict[str, set[str]]:
     return found
 
 
+def _seed_of(result: Path) -> int:
+    """By which the changes of a result were drawn: samples of other seeds are not gone on with."""
+    return int(json.loads(result.read_text())["seed"])
+
+
 class Report:
     """The result, kept after each change."""
 
     def __init__(self, name: str, copy: Copy) -> None:
-        found = sorted(RESULTS.glob(f"????-??-??-{name}.json"))
+        found = [path for path in sorted(RESULTS.glob(f"????-??-??-{name}.json")) if _seed_of(path) == SEED]
         self._path = found[-1] if found else RESULTS / f"{datetime.now(UTC):%Y-%m-%d}-{name}.json"
         self._copy = copy
         if found:

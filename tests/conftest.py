@@ -72,6 +72,8 @@ SLOW = (
 )
 """Folders and files that start processes, compile or train for long: `make test-fast` leaves them out, and they come
 first in `make test`, whose last minutes would else be one worker's."""
+FAST = "not slow and not deep"
+"""The tests that `make test-fast` runs, as it asks for them."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -98,9 +100,14 @@ def belongs_to_run(path: Path) -> bool:
     return room in SIMULATOR_ROOMS if IS_SIMULATED else room != "simulator"
 
 
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leave out what is another session's; None leaves the rest to pytest's own rules."""
-    return None if belongs_to_run(collection_path) else True
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what is another session's, and what `make test-fast` would import and deselect; None leaves the rest
+    to pytest's own rules.
+    """
+    if not belongs_to_run(collection_path):
+        return True
+    is_left_out = config.option.markexpr == FAST and collection_path.relative_to(ROOT).as_posix().startswith(SLOW)
+    return True if is_left_out else None
 
 
 def mark_thinned(items: list[pytest.Item]) -> None:

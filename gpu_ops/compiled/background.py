@@ -34,7 +34,8 @@ def start(groups: Sequence[Sequence[Overload]], *, nice: int = 0) -> None:
     """
     with _lock:
         for group in groups:
-            missing = [one for one in group if one.name not in _processes and find(one) is None]
+            wanted = [one for one in group if one.name not in _processes and not one.is_loaded]
+            missing = [one for one in wanted if find(one) is None]
             if missing and sys.executable and kernels_folder() is not None:
                 process = _start(missing, nice)
                 _processes.update((one.name, process) for one in missing)
@@ -50,7 +51,7 @@ def is_coming(overload: Overload) -> bool:
 
 def compiles_here(overload: Overload) -> bool:
     """Whether calling it would compile it in line, and for this call's process only, as there is nowhere to keep it."""
-    return overload.types not in overload.kernel.overloads and find(overload) is None and kernels_folder() is None
+    return not overload.is_loaded and find(overload) is None and kernels_folder() is None
 
 
 def wait(wanted: Sequence[Overload]) -> None:

@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from numba import typeof
@@ -60,6 +61,11 @@ class Overload:
         """The name that `declare` was given, as "float32"."""
         return self.name.rpartition(":")[2]
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether this process has it already, and looks for no file."""
+        return self.types in self.kernel.overloads
+
     def compile(self) -> None:
         """Load it from where compiled kernels are kept, or else compile it and keep it there."""
         self.kernel.compile(self.types)
@@ -95,9 +101,15 @@ def overloads(groups: Iterable[str] = MODULES, variants: Iterable[str] | None = 
         importlib.import_module(f"augpipe.{module}")
     wanted = None if variants is None else {"any", *variants}
     return [
-        Overload(kernel, tuple(typeof(argument) for argument in arguments()), declaring[module], f"{name}:{variant}")
+        Overload(kernel, _types_of(arguments), declaring[module], f"{name}:{variant}")
         for name, (module, kernel, made) in _DECLARED.items()
         if module in declaring and hasattr(kernel, "py_func")  # with NUMBA_DISABLE_JIT it is plain Python
         for variant, arguments in made.items()
         if wanted is None or variant in wanted
     ]
+
+
+@cache
+def _types_of(arguments: Callable[[], Arguments]) -> tuple[Any, ...]:
+    """The types that a variant is compiled for: numba takes long over those of records, and each loader asks."""
+    return tuple(typeof(argument) for argument in arguments())

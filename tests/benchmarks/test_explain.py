@@ -47,6 +47,7 @@ def slow_disk(folder: Path) -> Disk:
     return Disk(FolderSource(folder), latency_s=0.03, bytes_per_s=1e9)
 
 
+@pytest.mark.slow
 def test_the_true_stage_is_the_one_that_waits(staging: Staging) -> None:
     disk = truth_of(situation(staging, open=slow_disk), 1, 0.0)
     assert disk["true"] == ["reading"] and set(disk["gains"]) == {"reading", "decoding"}
@@ -92,6 +93,7 @@ def test_a_disk_with_one_head_answers_one_after_another(staging: Staging) -> Non
     assert read_all(1) >= NUM * latency_s > min(read_all(NUM) for _ in range(5)) >= latency_s
 
 
+@pytest.mark.slow
 def test_advice_is_followed_to_the_letter(monkeypatch: pytest.MonkeyPatch, staging: Staging) -> None:
     seen: list[dict[str, Any]] = []
     told = SimpleNamespace(
@@ -134,6 +136,7 @@ def test_a_prediction_is_held_against_its_own_round() -> None:
     assert ratio_off([12.0, 24.0, 36.0], [10.0, 20.0, 30.0]) == 0.2
 
 
+@pytest.mark.slow
 def test_a_second_epoch_is_counted_after_a_first_one(monkeypatch: pytest.MonkeyPatch, staging: Staging) -> None:
     made: list[Loader] = []
     monkeypatch.setattr(explain, "loader_of", lambda *asked: made.append(loader_of(*asked)) or made[-1])
@@ -144,6 +147,7 @@ def test_a_second_epoch_is_counted_after_a_first_one(monkeypatch: pytest.MonkeyP
     assert loader.epoch == 2 and statistics is not None and (statistics.hits, statistics.misses) == (2 * NUM, 2 * NUM)
 
 
+@pytest.mark.slow
 def test_every_situation_says_what_can_be_freed(staging: Staging) -> None:
     assert len(SITUATIONS) >= 12
     for name in set(SITUATIONS) - {"remote"}:

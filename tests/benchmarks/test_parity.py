@@ -20,6 +20,7 @@ from benchmarks.parity.probes import names, probes, read, shown_in, slacks
 RANDOM = np.random.default_rng(5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ENVIRONMENTS)
 def test_each_case_was_measured_as_it_is_imported_now(library: str) -> None:
     kept = {case.call: case for case in measured.figures().cases if case.library == library}

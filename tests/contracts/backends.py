@@ -138,7 +138,7 @@ DEVICE = "cuda" if os.environ.get("NUMBA_ENABLE_CUDASIM") == "1" else "cpu"
 """The simulator's session runs the contracts on its device, the normal one on the CPU."""
 BACKENDS = [
     pytest.param(Backend("native", DEVICE), id=f"native-{DEVICE}"),
-    pytest.param(Backend("dali", DEVICE), id=f"dali-{DEVICE}", marks=needs_dali),
+    pytest.param(Backend("dali", DEVICE), id=f"dali-{DEVICE}", marks=[needs_dali, pytest.mark.slow]),
 ]
 
 

@@ -172,6 +172,7 @@ NOT_OF_ONE_FLOAT = {
 """Leaves that give a whole number, or several numbers."""
 
 
+@pytest.mark.slow
 def test_several_numbers_are_in_single_precision() -> None:
     for leaf in (lab.roots, lab.relit):
         leaf(*[F(0.5)] * len(inspect.signature(leaf.py_func).parameters))
@@ -182,6 +183,7 @@ def test_every_leaf_is_tried() -> None:
     assert set(ARGUMENTS) == set(LEAVES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_compiled_and_plain_leaves_agree(name: str) -> None:
     """The plain function is the oracle of the device code, so both must give the same bits."""

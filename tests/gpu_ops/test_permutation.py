@@ -93,6 +93,7 @@ def test_keys_differ_between_seeds_epochs_and_rounds():
     assert len(np.unique(keys)) == keys.size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num", [2, 3, 4, 5])
 def test_every_order_is_as_frequent(num):
     """Chi-square over all num! orders, 300 epochs each; seeds are fixed, so it passes or fails for good."""
@@ -135,6 +136,7 @@ def test_neighbours_do_not_stay_neighbours(num):
     assert chi2.ppf(1e-4, num - 2) < statistic < chi2.ppf(1 - 1e-4, num - 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num", [1000, 50_000, 1_000_003])
 def test_no_correlation_within_nor_between_orders(num):
     positions = np.arange(num)

@@ -45,6 +45,7 @@ def alike(fields: np.ndarray, lag: int) -> float:
     return float((fields[:, :, lag:] * fields[:, :, : fields.shape[2] - lag]).mean() / (fields**2).mean())
 
 
+@pytest.mark.slow
 def test_an_elastic_field_is_distributed_like_filtered_noise() -> None:
     sigma, alpha = 5.0, 50.0
     rng = np.random.default_rng(0)

@@ -26,26 +26,26 @@ def compare(recipe: Recipe, photographs: list[np.ndarray], seed: int = 0) -> Non
     sizes = [image.shape[:2] for image in photographs]
     drawn = plan(recipe, range(len(photographs)), sizes=sizes, seed=seed)
     images = Augment(recipe, num_threads=1, layout="NHWC")(photographs, plan=drawn)
-    for position, photograph in enumerate(photographs):
-        expected = expected_image(photograph, drawn, position)
+    wanted = [expected_image(photograph, drawn, position) for position, photograph in enumerate(photographs)]
+    for position, expected in enumerate(wanted):
         std = np.array(drawn.rows["std"][position])
         error = np.abs(images[position] - expected) * std * 255
         assert images[position].shape == expected.shape
         assert error.max() < LEVEL_TOLERANCE, f"{drawn[position : position + 1]}\n{error.max()} levels"
     if not recipe.normalises:
         levels = Augment(recipe, num_threads=1, layout="NHWC", dtype="uint8")(photographs, plan=drawn)
-        for position, photograph in enumerate(photographs):
-            expected = np.clip(expected_image(photograph, drawn, position), 0, 255)
-            assert np.abs(levels[position] - expected).max() < 0.5 + LEVEL_TOLERANCE
+        for position, expected in enumerate(wanted):
+            assert np.abs(levels[position] - np.clip(expected, 0, 255)).max() < 0.5 + LEVEL_TOLERANCE
 
 
 def of_every_run() -> Iterator[Any]:
-    """Each case with its first border and one of the others in turn; with the rest of them, `make test-deep`."""
+    """Each case with its first border; but in `make test-fast` with another in turn, in `make test-deep` with all."""
     by_name = groupby(with_borders(BORDERS), key=itemgetter(0))
     for place, (name, pairs) in enumerate(by_name):
         for nth, (_, border) in enumerate(pairs):
-            is_deep = nth and (nth - 1) != place % (len(BORDERS) - 1)
-            yield pytest.param(name, border, marks=[pytest.mark.deep] * bool(is_deep))
+            is_in_turn = (nth - 1) == place % (len(BORDERS) - 1)
+            marks = [pytest.mark.slow if is_in_turn else pytest.mark.deep] if nth else []
+            yield pytest.param(name, border, marks=marks)
 
 
 @pytest.mark.parametrize(("name", "border"), [*of_every_run()])

@@ -237,6 +237,7 @@ def test_short_cuts_are_never_wrong(data: st.DataObject) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3 if recipe.border == "constant" else 0)
 
 
+@pytest.mark.slow
 def test_a_crop_s_border_is_that_of_the_pixels_it_touches() -> None:
     """A crop that ends on a pixel's edge ends there: rounding of its quotients must not let in the next pixel."""
     rng = np.random.default_rng(0)

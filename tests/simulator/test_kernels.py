@@ -249,6 +249,17 @@ def test_interpolations(interpolation: Any, antialias: bool, border: Any) -> Non
         assert worst_level(values, on_cpu(images, rows, size), drawn) < LEVEL_TOLERANCE
 
 
+@pytest.mark.parametrize("px", [6400, -6400])
+def test_bytes_far_from_the_crop_are_found(px: int) -> None:
+    """9,500 pixels from where a row's coordinates begin, 38,000 bytes; few taps, which have a way of their own."""
+    chosen = ops.CenterCrop(size=(9, 40)), ops.Resize(size=(6, 27)), ops.Translate(horizontal=(px, px), unit="px")
+    photograph, recipe = noise(9, 20_000, seed=3), Recipe(ops=chosen)
+    drawn = plan(recipe, range(1), sizes=[photograph.shape[:2]])
+    rows, size = kernel_rows(drawn.rows), size_of(drawn)
+    values = on_device([held(photograph, 4)], rows, size)
+    assert worst_level(values, on_cpu([photograph], rows, size), drawn) < LEVEL_TOLERANCE
+
+
 @pytest.mark.parametrize("border", BORDERS)
 def test_channels_make_no_difference(border: str) -> None:
     images, drawn = busy_batch(border)

@@ -1,8 +1,10 @@
 """What `augpipe bench` measures: the right things, put through whole, and reported as they were found."""
 
+import itertools
 import json
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from augpipe import SampleError, recipes
-from augpipe.bench import machine, measure, tasks
+from augpipe.bench import machine, measure, measurements, tasks
 from augpipe.bench.machine import cpu_name
 from augpipe.cli.app import app
 from augpipe.datasets.formats.arrays import ArraySource
@@ -56,6 +58,15 @@ def test_a_report_holds_each_rate_on_one_thread_and_on_all(folder: Path) -> None
     assert fractions == sorted(fractions) and fractions[0] > 0 and fractions[-1] <= 1
     assert nums == sorted(nums) and nums[0] > 0
     assert report.rate("plan", 2) is None
+
+
+def test_progress_is_the_time_since_measuring_began(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock on which a millisecond passes from look to look, in the first three rounds of six contestants."""
+    looks, fractions = itertools.count(1000.0, 0.001), list[float]()
+    monkeypatch.setattr(measurements, "time", SimpleNamespace(perf_counter=lambda: next(looks)))
+    options: dict[str, Any] = {"batch_size": 4, "num_threads": 1, "progress": lambda *told: fractions.append(told[0])}
+    measure(FolderSource(folder), RECIPE, seconds=0.03, **options)
+    assert fractions[:18] == pytest.approx([number / 30 for number in range(1, 19)])
 
 
 def test_the_report_as_json(folder: Path) -> None:

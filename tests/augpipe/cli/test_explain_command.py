@@ -12,6 +12,7 @@ from augpipe.cli.app import app
 QUICK = ["--size", "32", "--batch-size", "2", "--seconds", "0.5"]
 
 
+@pytest.mark.slow
 def test_it_names_a_stage_and_advises(photos_dir: Path, tmp_path: Path) -> None:
     blurred = tmp_path / "blurred.toml"
     Recipe(ops=[ops.CenterCrop(size=64, scale=64), ops.GaussianBlur(sigma_px=(8, 8), p=1)]).dump(blurred)
@@ -25,6 +26,7 @@ def test_it_names_a_stage_and_advises(photos_dir: Path, tmp_path: Path) -> None:
     assert lines[-2].endswith("there is no consumer") and " takes " in lines[-1]
 
 
+@pytest.mark.slow
 def test_a_slow_model_sets_the_pace(photos_dir: Path) -> None:
     ended = CliRunner().invoke(app, ["explain", str(photos_dir), *QUICK, "--step-ms", "200", "--json"])
     assert ended.exit_code == 0, ended.output

@@ -108,6 +108,7 @@ def test_cells_hold_the_loader_s_targets() -> None:
     assert draw_sheet(contents).size[0] > 100
 
 
+@pytest.mark.slow
 def test_every_kind_of_sheet_shows_them() -> None:
     views = Recipe(views=(View(ops=(ops.CenterCrop(size=30),)), View(ops=(ops.RandomResizedCrop(size=20),))))
     for source in (object_source(3), label_map_source(3)):
@@ -153,6 +154,7 @@ def test_captions_tell_how_often_a_crop_was_drawn_for_its_objects() -> None:
         over_epochs(MemorySource(arrays(2), labels=[-1, -1]), recipe, rows=1)
 
 
+@pytest.mark.slow
 def test_a_crop_for_objects_is_the_same_by_itself_and_behind_a_flip() -> None:
     keep = ops.KeepObjects(rule="visible", share=0.8)
     crop = ops.RandomResizedCrop(size=30, scale=(0.02, 0.2), keep_objects=keep)

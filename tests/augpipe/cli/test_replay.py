@@ -38,6 +38,7 @@ def loader_of(folder: Any, recipe: Recipe, **options: Any) -> Loader[Any]:
     return Loader(folder, recipe, **{"batch_size": 5, "seed": SEED, "framework": "numpy", "dtype": "uint8"} | options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", [None, sampling.Repeated(2)])
 @pytest.mark.parametrize("recipe", [RECIPE, MIXED])
 def test_the_line_of_an_image_makes_it_again(folder: Path, recipe: Recipe, sampler: Any) -> None:
@@ -189,6 +190,7 @@ def test_an_item_of_a_step_is_the_one_that_was_trained_on(
             sample_of_step(config, looked_at, ItemLine(step=1, item=0, epoch=1))
 
 
+@pytest.mark.slow
 def test_an_item_of_a_sampler_s_run_is_the_one_that_was_drawn_there(folder: Path) -> None:
     """A sample that comes twice is augmented twice, and a step's item is one of the two."""
     data = {"source": str(folder), "size": 40, "scales": [48], "batch_size": 4}

@@ -17,6 +17,7 @@ from PIL import Image
 
 from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.decoding.jpeg import own_decoder
+from augpipe.gpu_ops.jpeg.workspace import HAS_WIDE_VECTORS
 from tests.augpipe.decoding.changed_bytes import is_refused, one_byte_changes, refuses_rows, scans
 from tests.augpipe.decoding.image_files import Bytes, encoded
 from tests.contracts.backends import CENTRE, plain
@@ -65,7 +66,7 @@ def test_whole_photographs(photos_dir: Path, part: int, num_parts: int, num_chan
 
 @pytest.mark.slow
 @amounts
-@pytest.mark.skipif(own_decoder() is None, reason="this CPU leaves JPEGs to libjpeg-turbo")
+@pytest.mark.skipif(not HAS_WIDE_VECTORS, reason="this CPU leaves JPEGs to libjpeg-turbo")
 @pytest.mark.parametrize("restart", [False, True], ids=["plain", "restart markers"])
 def test_regions(photos_dir: Path, part: int, num_parts: int, num_changes: int, restart: bool) -> None:
     """A region's rows of MCUs, down to its last one, are checked as far as libjpeg checks a file that ends there."""

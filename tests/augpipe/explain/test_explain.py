@@ -49,6 +49,7 @@ def loader(source: Any = SOURCE, recipe: Recipe = RECIPE, **options: Any) -> Loa
     return Loader(source, recipe, **settings)
 
 
+@pytest.mark.slow
 def test_an_explanation_tells_of_every_stage_and_says_what_is_worst() -> None:
     found = loader().explain(seconds=0.3)
     assert [stage.name for stage in found.stages] == STAGES
@@ -79,6 +80,7 @@ ANY: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=needs_dali if name == "dali" else ()) for name in ANY])
 def test_any_loader_is_explained(name: str) -> None:
@@ -105,6 +107,7 @@ def test_a_rank_without_images_has_nothing_to_explain() -> None:
         made.explain(seconds=0.05)
 
 
+@pytest.mark.slow
 def test_a_recipe_of_a_schedule_is_told_and_not_given() -> None:
     """Passed on as the loader's recipe, it would end the schedule."""
     blurred = Recipe(ops=(ops.RandomResizedCrop(size=64), ops.Blur(sigma_px=(4.0, 4.0), p=1.0), ops.Normalize()))
@@ -115,6 +118,7 @@ def test_a_recipe_of_a_schedule_is_told_and_not_given() -> None:
     assert [one.arguments for one in advice._another_recipe(of_schedule)] == [{}, {}]
 
 
+@pytest.mark.slow
 def test_slow_reading_is_named_and_answered_by_more_threads() -> None:
     found = loader(SlowSource(jpegs(NUM), [0] * NUM)).explain(seconds=1.0)
     assert found.bottleneck == "reading"
@@ -125,6 +129,7 @@ def test_slow_reading_is_named_and_answered_by_more_threads() -> None:
     assert faster.explain(seconds=0.5).threads == found.change["num_threads"]
 
 
+@pytest.mark.slow
 def test_a_slow_consumer_is_named_and_no_change_is_advised() -> None:
     made = loader()
     for _ in made:
@@ -135,6 +140,7 @@ def test_a_slow_consumer_is_named_and_no_change_is_advised() -> None:
     assert found.rate_alone > 1.5 * found.rate
 
 
+@pytest.mark.slow
 def test_batches_go_on_as_if_nobody_had_asked() -> None:
     def epoch(asks: bool) -> list[bytes]:
         made, pixels = loader(on_error="skip"), []
@@ -382,6 +388,7 @@ def test_trials_go_on_from_each_other_and_learn_nothing_of_the_files() -> None:
     assert not any(indexes.find(number, data)[0].num_rows for number, data in enumerate(photographs))
 
 
+@pytest.mark.slow
 def test_a_trial_counts_its_batches_but_for_a_quarter_of_the_time_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = replace(case().trials, seconds=40.0)
     for most, num in ((None, 40 - 1), (trials.LEAST_BATCHES, 10 - 1), (25, 25 - trials.LEAST_BATCHES)):
@@ -424,6 +431,7 @@ def test_threads_that_wait_for_storage_are_not_those_that_wait_for_a_core() -> N
     assert list(advice._more_threads(waiting, "map")) == []
 
 
+@pytest.mark.slow
 def test_a_cache_is_tried_where_it_fits_and_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     (kept,) = advice._cache(case())
     assert kept.arguments == {"cache": "host"} and kept.times.num_cached > 0.5 * kept.times.num_images
@@ -453,6 +461,7 @@ def test_an_index_is_tried_for_a_folder_without_one_and_for_nothing_else(tmp_pat
     assert tried(folder) == []
 
 
+@pytest.mark.slow
 def test_large_photographs_are_tried_smaller() -> None:
     large = MemorySource([encoded(scene(150, 200, seed), "JPEG") for seed in range(4)], [0] * 4)
     (smaller,) = advice._smaller_files(case(source=large, path="photos"))

@@ -24,6 +24,7 @@ def counts(path: Path) -> tuple[int, int, int]:
     return len(entries), len(found), sum(all(row.verdict == "exact" for row in one.rows) for one in found)
 
 
+@pytest.mark.slow
 def test_the_docs_say_how_many() -> None:
     told = re.search(
         r"Of (\d+) published recipes, (\d+) are imported as a whole and (\d+) exactly\. "

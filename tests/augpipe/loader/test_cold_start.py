@@ -12,14 +12,14 @@ import pytest
 from augpipe import Augment, Loader, Recipe, ops, recipes
 from augpipe.datasets.open import open_source
 from augpipe.decoding import jpeg
-from augpipe.decoding.jpeg import own_decoder
 from augpipe.decoding.row_index import row_index_of
 from augpipe.gpu_ops.compiled import background, cache
 from augpipe.gpu_ops.compiled.declared import Overload
+from augpipe.gpu_ops.jpeg.workspace import HAS_WIDE_VECTORS
 from tests.augpipe.loader.jpeg_loaders import jpeg_files
 from tests.augpipe.loader.loader_sources import COMPILING_TIMEOUT_S, run_python
 
-pytestmark = pytest.mark.skipif(own_decoder() is None, reason="this CPU leaves JPEGs to libjpeg-turbo")
+pytestmark = pytest.mark.skipif(not HAS_WIDE_VECTORS, reason="this CPU leaves JPEGs to libjpeg-turbo")
 
 SMALL_CROPS = Recipe(ops=[ops.RandomResizedCrop(size=24, scale=(0.05, 0.3)), ops.Flip()])
 

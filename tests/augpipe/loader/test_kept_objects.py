@@ -80,6 +80,7 @@ def test_no_image_is_read_twice_and_targets_need_not_be_delivered() -> None:
     assert source.num_reads == 2 * NUM and without == with_targets
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", [RECIPE, KEEPING], ids=lambda recipe: recipe.name)
 def test_plans_do_not_depend_on_how_they_are_made(source: ObjectSource, recipe: Recipe) -> None:
     expected = plans_by_id(loader_of(source, recipe, batch_size=1, num_threads=1))

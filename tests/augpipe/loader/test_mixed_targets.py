@@ -162,6 +162,7 @@ def objects_as(source: ObjectSource, as_outlines: bool) -> Any:
     return made
 
 
+@pytest.mark.slow
 def test_boxes_of_corners_are_cut_at_what_is_pasted(source: ObjectSource) -> None:
     whole, cut = (TargetOptions(boxes="corners", drop_empty=False) for _ in range(2))
     plain = {
@@ -219,6 +220,7 @@ def test_what_is_covered_is_dropped_by_the_options_and_named(source: ObjectSourc
     assert len(seen_reasons) > 5
 
 
+@pytest.mark.slow
 def test_label_maps_are_pasted() -> None:
     for source in (label_map_source(70), object_source(70, maps=True)):
         for recipe in (CROPPED, VIEWS):
@@ -262,6 +264,7 @@ def test_a_replaced_partner_brings_its_own_targets(cuts_maps: bool) -> None:
     assert num["cut_mix"] > 8 and {2, 3, 11} <= set(loader.skipped)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["list", "padded", "flat"])
 def test_forms_and_frameworks_hold_the_same(source: ObjectSource, form: Any) -> None:
     torch = pytest.importorskip("torch")
@@ -306,6 +309,7 @@ def test_one_image_of_a_batch_is_replayed_and_cut_out_with_the_same_targets(sour
     assert num_mixed > 5
 
 
+@pytest.mark.slow
 def test_a_resumed_and_a_scheduled_run_go_on(source: ObjectSource) -> None:
     ends = Schedule.of({0: mixed(CROPPED), 1: CROPPED})
     loader, plain = loader_of(source, ends), loader_of(source, CROPPED)

@@ -133,6 +133,7 @@ def assert_shows(labels: Any, row: Any, ids: list[int]) -> None:
     assert np.any([labels == one for one in either], axis=0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", [CANVAS, NINE], ids=["four", "nine"])
 def test_a_canvas_holds_images_around_its_centre(recipe: Recipe) -> None:
     batches = [*loader_of(recipe)]
@@ -186,6 +187,7 @@ def check_objects(target: Any, row: Any, ids: list[int]) -> int:
     return begin
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "recipe", [MOVED, BENT, NINE_MOVED, NINE_BENT], ids=["moved", "bent", "nine-moved", "nine-bent"]
 )
@@ -311,6 +313,7 @@ def everything(batches: Any) -> dict[int, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "recipe", [MOVED, VIEWS, NINE_MOVED, NINE_VIEWS], ids=["moved", "views", "nine-moved", "nine-views"]
 )
@@ -332,6 +335,7 @@ def test_batch_size_ranks_threads_and_resuming_change_nothing(recipe: Recipe) ->
     assert sum(next_epoch[number] == reference[number] for number in reference) < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("moved", "canvas"), [(MOVED, CANVAS), (NINE_MOVED, NINE)], ids=["four", "nine"])
 def test_a_cache_and_sticky_ranks_change_no_bit(moved: Recipe, canvas: Recipe) -> None:
     plain, cached = loader_of(moved), loader_of(moved, cache="host")
@@ -365,6 +369,7 @@ def test_numbers_and_layouts_are_those_of_levels() -> None:
     assert gray.images.shape == (6, SIZE, SIZE, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 def test_rendering_what_is_shown_gives_what_whole_outputs_do(monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
     """Also where a fill goes through ops of colour; numbers of pixels are rounded at other places."""
@@ -410,6 +415,7 @@ def test_an_epoch_of_few_samples_repeats_them(num: int, recipe: Recipe) -> None:
         assert np.abs(image.astype(int) - canvas_of(row, ids)[0]).max() <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", [CANVAS, NINE], ids=["four", "nine"])
 def test_a_sampler_draws_each_time_another_mosaic(recipe: Recipe) -> None:
     batches = [*loader_of(recipe, sampler=sampling.Repeated(times=2), batch_size=20)]
@@ -421,6 +427,7 @@ def test_a_sampler_draws_each_time_another_mosaic(recipe: Recipe) -> None:
     assert all(len(centres) == 2 for centres in seen.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", [CANVAS, NINE], ids=["four", "nine"])
 def test_damaged_photographs_are_replaced_and_bring_their_own_objects(recipe: Recipe) -> None:
     damaged = ObjectSource([*source().contents], [*source().objects], [*source().maps])
@@ -443,6 +450,7 @@ def test_damaged_photographs_are_replaced_and_bring_their_own_objects(recipe: Re
     assert everything(loader_of(moved, damaged, on_error="skip", batch_size=1)) == reference
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", [MOVED, NINE_MOVED], ids=["four", "nine"])
 def test_a_schedule_closes_the_mosaic(recipe: Recipe) -> None:
     plain = Recipe(ops=(ops.Letterbox(size=SIZE), ops.Flip()))
@@ -453,6 +461,7 @@ def test_a_schedule_closes_the_mosaic(recipe: Recipe) -> None:
     assert targets_by_id(loader) == targets_by_id(other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", [CANVAS, NINE], ids=["four", "nine"])
 def test_label_maps_alone_are_pasted(recipe: Recipe) -> None:
     maps = label_map_source(NUM)

@@ -9,15 +9,14 @@ import pytest
 
 from augpipe import Loader, Recipe, SampleError, View
 from augpipe.cache.row_indexes import RowIndexes
-from augpipe.decoding.jpeg import own_decoder
-from augpipe.gpu_ops.jpeg.workspace import File, Workspace
+from augpipe.gpu_ops.jpeg.workspace import HAS_WIDE_VECTORS, File, Workspace
 from augpipe.ops import CenterCrop, Flip, LensDistortion, Normalize, RandomResizedCrop, Rotate, Vignette
 from augpipe.pipeline import host_output
 from tests.augpipe.decoding.image_files import jpeg_kinds, other_kinds, scene
 from tests.augpipe.loader.jpeg_loaders import by_libjpeg, by_themselves, jpeg_files, make, noise, of_kind
 from tests.augpipe.loader.loader_sources import TEXT, MemorySource, Sample, samples, without_tables
 
-pytestmark = pytest.mark.skipif(own_decoder() is None, reason="this CPU leaves JPEGs to libjpeg-turbo")
+pytestmark = pytest.mark.skipif(not HAS_WIDE_VECTORS, reason="this CPU leaves JPEGs to libjpeg-turbo")
 
 ORDINARY = jpeg_files(24, [(60, 80), (89, 83), (170, 164), (90, 70), (275, 290)])
 """Some are so large that they are decoded at a DCT scale."""

@@ -9,13 +9,13 @@ from augpipe import Loader, Recipe
 from augpipe.cache.row_indexes import RowIndexes
 from augpipe.decoding.jpeg import own_decoder
 from augpipe.decoding.row_index import HEADER, POINT_BYTES, FileSum, pack, row_index_of
-from augpipe.gpu_ops.jpeg.workspace import NO_POINTS, Points, Workspace
+from augpipe.gpu_ops.jpeg.workspace import HAS_WIDE_VECTORS, NO_POINTS, Points, Workspace
 from augpipe.ops import CenterCrop, RandomResizedCrop, Rotate
 from tests.augpipe.decoding.image_files import encoded, scene
 from tests.augpipe.loader.loader_sources import MemorySource
 from tests.contracts.backends import assert_same
 
-pytestmark = pytest.mark.skipif(own_decoder() is None, reason="this CPU leaves JPEGs to libjpeg-turbo")
+pytestmark = pytest.mark.skipif(not HAS_WIDE_VECTORS, reason="this CPU leaves JPEGs to libjpeg-turbo")
 
 SIZES = [(120 + 7 * i, 150 + 9 * i) for i in range(6)]
 FILES = [encoded(scene(*size, i), "JPEG", quality=90, subsampling=i % 3) for i, size in enumerate(SIZES)]

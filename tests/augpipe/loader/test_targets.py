@@ -143,6 +143,7 @@ def test_padded_and_flat_targets_hold_the_same_as_lists(source: ObjectSource) ->
         assert padded.targets["tag"][0] == targets[0]["tag"] + [None] * (max(counts) - counts[0])
 
 
+@pytest.mark.slow
 def test_numpy_batches_hold_arrays_and_import_no_torch() -> None:
     code = """
         import sys
@@ -257,6 +258,7 @@ def test_the_last_rank_s_empty_batch_has_empty_targets(source: ObjectSource) -> 
             assert len(last.targets["image_id"]) == 0 and len(last.targets["object_ids"]) == 0
 
 
+@pytest.mark.slow
 def test_sources_without_targets_load_none_of_it() -> None:
     code = """
         import sys

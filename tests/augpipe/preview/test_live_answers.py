@@ -81,6 +81,7 @@ def test_numbers_of_any_shape_are_written() -> None:
     assert pictures._number(record) == "(kept = false, box = [0, 0], try = (number = 0))"
 
 
+@pytest.mark.slow
 def test_what_is_not_a_jpeg_is_decoded_once_to_the_same_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng, num = np.random.default_rng(2), []
     for number, mode in enumerate(("RGB", "RGBA", "L")):
@@ -259,6 +260,7 @@ def test_a_first_photograph_that_is_not_there_is_refused(folder: Path) -> None:
         answers_of(folder, samples=[4])
 
 
+@pytest.mark.slow
 def test_objects_are_the_loaders(tmp_path: Path) -> None:
     from augpipe.datasets.synthetic.generate import generate
 

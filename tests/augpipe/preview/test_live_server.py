@@ -189,6 +189,7 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="Linux counts memory there")
 def test_two_hundred_quick_moves_leave_no_thread_and_no_memory(live: LiveServer) -> None:
     def move(number: int) -> bool:
@@ -247,6 +248,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_drawing", [False, True])
 def test_ctrl_c_ends_it_cleanly(folder: Path, is_drawing: bool) -> None:
     with command(folder, "--size", "64", "--sample", "3") as process:

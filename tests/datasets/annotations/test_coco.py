@@ -341,6 +341,7 @@ def test_orientation_is_told_by_the_size(tmp_path: Path, orientation: int, is_st
 # --- real annotations
 
 
+@pytest.mark.slow
 def test_real_annotations_against_opencv(coco80: Path) -> None:
     source = open_source(coco80)
     assert isinstance(source, CocoSource)

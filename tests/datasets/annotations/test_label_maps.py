@@ -225,6 +225,7 @@ def test_maps_lie_as_the_stored_pixels_unless_their_size_says_otherwise(
     np.testing.assert_array_equal(source.label_map(0), upright, strict=True)
 
 
+@pytest.mark.slow
 def test_real_masks(coco80: Path, tmp_path: Path) -> None:
     as_masks(coco80 / "annotations/instances.json", coco80 / "images", tmp_path / "set")
     source, known = open_source(tmp_path / "set"), open_source(coco80)

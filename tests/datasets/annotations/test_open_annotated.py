@@ -124,6 +124,7 @@ def test_a_loader_reads_the_images(tmp_path: Path) -> None:
 # --- commands
 
 
+@pytest.mark.slow
 def test_prepare_keeps_objects(tmp_path: Path) -> None:
     put_coco(tmp_path / "set", [{}])
     code, text = run("prepare", tmp_path / "set", tmp_path / "out", "--scales", "16", "--workers", "1")

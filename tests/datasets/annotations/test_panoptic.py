@@ -77,6 +77,7 @@ def test_many_classes_have_maps_of_16_bits(tmp_path: Path) -> None:
     assert labels.dtype == np.uint16 and np.unique(labels).tolist() == [3, 7, 65535]
 
 
+@pytest.mark.slow
 def test_batches_and_shards_hold_ids_of_24_bits(tmp_path: Path) -> None:
     source = PanopticSource(put_panoptic(tmp_path / "set"), label_maps="segments")
     prepare(source, tmp_path / "out", PrepareSettings(keep=True), engine=InlineEngine())
@@ -165,6 +166,7 @@ def test_names_of_folders_that_windows_wrote(tmp_path: Path) -> None:
     assert PanopticSource(path).label_map(0).shape == SIZES["a"]
 
 
+@pytest.mark.slow
 def test_real_photographs_there_and_back(coco80: Path, tmp_path: Path) -> None:
     instances = coco80 / "annotations/instances.json"
     path = as_panoptic(instances, coco80 / "images", tmp_path / "set", 6)

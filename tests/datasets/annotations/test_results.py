@@ -139,6 +139,7 @@ def test_real_annotations_come_back(coco80: Path) -> None:
             np.testing.assert_allclose(row["bbox"], one["bbox"], atol=0.51)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["instances", "person_keypoints"])
 def test_real_annotations_come_back_from_shards_by_a_loader(coco80: Path, tmp_path: Path, name: str) -> None:
     source = open_source(coco80 / f"annotations/{name}.json")

@@ -29,6 +29,7 @@ def test_pycocotools_texts_are_read_and_written(size: tuple[int, int], text: str
     np.testing.assert_array_equal(read_counts({"size": list(size), "counts": text.encode()}, None)[0], runs)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.integers(1, 23), st.integers(1, 23), st.integers(0, 2**32 - 1), st.sampled_from([0.05, 0.5, 0.95]))
 def test_masks_come_back_and_one_ring_covers_each_part(height: int, width: int, seed: int, share: float) -> None:

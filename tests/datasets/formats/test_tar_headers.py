@@ -13,6 +13,7 @@ from augpipe.datasets.formats.tar.tar_source import TarSource
 from tests.datasets.formats.tar_files import long_name, pax, put_raw
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 @settings(max_examples=30)
 @given(data=st.data())

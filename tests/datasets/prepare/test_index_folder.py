@@ -16,13 +16,13 @@ from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.formats.folder_index import INDEX_NAME
 from augpipe.datasets.prepare import index_folder as module
 from augpipe.datasets.prepare.index_folder import PARTIAL_NAME, index_folder
-from augpipe.decoding.jpeg import own_decoder
 from augpipe.decoding.row_index import row_index_of
+from augpipe.gpu_ops.jpeg.workspace import HAS_WIDE_VECTORS
 from augpipe.ops import RandomResizedCrop
 from tests.augpipe.decoding.image_files import encoded, exif, scene
 from tests.contracts.backends import assert_same
 
-pytestmark = pytest.mark.skipif(own_decoder() is None, reason="this CPU leaves JPEGs to libjpeg-turbo")
+pytestmark = pytest.mark.skipif(not HAS_WIDE_VECTORS, reason="this CPU leaves JPEGs to libjpeg-turbo")
 
 SIZES = [(90 + 8 * i, 110 + 9 * i) for i in range(6)]
 JPEGS = [encoded(scene(*size, i), "JPEG", quality=85, subsampling=i % 3) for i, size in enumerate(SIZES)]

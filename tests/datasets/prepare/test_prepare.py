@@ -60,6 +60,7 @@ def refused(photos: Path, out: Path, *args: Any, **options: Any) -> str:
     return str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_shards_hold_the_source(photos: Path, whole: Path) -> None:
     assert not verify(whole, deep=True)
     manifest = Manifest.load(whole)

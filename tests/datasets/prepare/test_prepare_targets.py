@@ -241,6 +241,7 @@ def test_batches_are_those_of_the_source(tmp_path: Path) -> None:
                 assert second[sample_id][0][0][name] == value, name
 
 
+@pytest.mark.slow
 def test_the_files_do_not_depend_on_workers_nor_on_stops(tmp_path: Path) -> None:
     put_coco(tmp_path / "coco", OBJECTS, categories=PERSONS)
     many = coco_content(OBJECTS, categories=PERSONS)
@@ -344,6 +345,7 @@ def problem_of(read: Callable[[], Any]) -> str | None:
     return None
 
 
+@pytest.mark.slow
 def test_each_damaged_byte_is_found_and_ends_in_an_error_that_names_the_file(out: Path) -> None:
     content, rng = (out / FILE).read_bytes(), np.random.default_rng(0)
     for place in [0, 9, 14, HEAD.size, *rng.integers(0, len(content), 40).tolist()]:

@@ -15,9 +15,10 @@ from PIL import Image
 
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.synthetic import generate as generate_module
-from augpipe.datasets.synthetic import processes, textures
-from augpipe.datasets.synthetic.backdrops import BACKDROPS, _fill_below
+from augpipe.datasets.synthetic import processes, scene, textures
+from augpipe.datasets.synthetic.backdrops import BACKDROPS, Backdrop, _fill_below
 from augpipe.datasets.synthetic.generate import class_names, generate
+from augpipe.datasets.synthetic.mood import draw_mood
 from augpipe.datasets.synthetic.scene import draw_scene
 from augpipe.datasets.synthetic.shapes import DISTRACTORS, KINDS
 from augpipe.datasets.synthetic.sprites import place
@@ -42,6 +43,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- the files
 
 
+@pytest.mark.slow
 def test_folder_source_reads_it_as_the_card_says(sample: Path) -> None:
     names = class_names(5)
     assert set(digests(sample)) == {f"{names[i % 5]}/{i:05d}.jpg" for i in range(22)} | {"sample.json"}
@@ -74,6 +76,7 @@ def test_bytes_do_not_depend_on_workers(sample: Path, tmp_path: Path) -> None:
     assert calls == [(done, 22) for done in range(23)]
 
 
+@pytest.mark.slow
 def test_fewer_images_are_the_first_ones(sample: Path, tmp_path: Path) -> None:
     generate(tmp_path / "few", num=7, classes=5, seed=3)
     few, many = digests(tmp_path / "few"), digests(sample)
@@ -324,3 +327,27 @@ def test_what_lies_below_an_edge_has_its_own_colours() -> None:
     _fill_below(pixels, np.array([2, 3, 4, 8]), colours)
     for column, edge in enumerate((2, 3, 4, 8)):
         assert pixels[:, column, 0].tolist() == [40] * edge + [70] + [100] * (8 - edge)
+
+
+def test_no_side_of_an_image_is_longer_than_1000_px() -> None:
+    rng = np.random.default_rng(2)
+    sides = np.array([scene._size(rng) for _ in range(2000)])
+    assert sides.max() == 1000 and 180 <= sides.min() < 200
+
+
+SEEN = {
+    "landscape": (25, "158 175 188 128 154 150 121 156 170 216 223 233"),
+    "brick_wall": (0, "160 106 85 158 107 88 156 106 87 163 111 90"),
+    "table": (3, "104 74 59 86 65 52 76 56 44 84 63 50"),
+    "ground": (0, "84 111 73 81 106 70 84 111 73 82 109 72"),
+}
+"""Each backdrop's horizon, and the mean levels (RGB) of its four quarters from above, for one seed."""
+
+
+@pytest.mark.parametrize("make", BACKDROPS, ids=lambda make: make.__name__)
+def test_a_backdrop_looks_as_it_did(make: Backdrop) -> None:
+    """Where it is to look otherwise, SEEN changes, and so does every sample dataset."""
+    rng, pixels = np.random.default_rng(5), np.zeros((60, 80, 3), np.float32)
+    horizon, levels = SEEN[make.__name__]
+    assert make(rng, pixels, draw_mood(rng)) == horizon
+    np.testing.assert_allclose(pixels.reshape(4, -1, 3).mean(axis=1).ravel(), [*map(int, levels.split())], atol=0.6)

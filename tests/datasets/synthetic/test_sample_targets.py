@@ -27,6 +27,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_it_opens_as_coco(sample: Path) -> None:
     source = open_source(sample)
     assert isinstance(source, CocoSource) and len(source) == 12 and not source.left_out and not source.notes
@@ -71,6 +72,7 @@ def test_images_do_not_depend_on_targets_nor_the_file_on_workers(sample: Path, t
         generate(tmp_path / "plain", num=12, classes=4, seed=5, targets=True, workers=1)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_is_completed(sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "out"
 

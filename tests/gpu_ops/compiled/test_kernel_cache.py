@@ -194,6 +194,14 @@ assert stat.S_IMODE(os.stat(private).st_mode) == 0o700
     assert list(temporary.iterdir()) == []  # removed when the process ended
 
 
+def test_a_private_folder_is_read_after_the_lasting_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUGPIPE_CACHE_DIR", str(tmp_path))
+    lasting, private = tmp_path / folder.kernels_name(), tmp_path / "private"
+    lasting.mkdir()
+    monkeypatch.setattr(folder, "_private", [private])
+    assert folder.readable_folders() == [lasting, private / folder.kernels_name()]
+
+
 def kept_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Any, Path, Any]:
     """A folder of kernels, a kernel that was compiled into it, its file there, and what it was compiled for."""
     monkeypatch.setenv("AUGPIPE_CACHE_DIR", str(tmp_path))

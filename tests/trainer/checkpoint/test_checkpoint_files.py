@@ -333,3 +333,8 @@ def test_a_count_of_averages_that_is_not_a_number_is_named(tmp_path: Path) -> No
 def test_what_is_written_again_is_the_same(tmp_path: Path) -> None:
     assert is_same(contents(write(tmp_path / "a", 5)), contents(write(tmp_path / "b", 5)))
     assert not is_same(contents(write(tmp_path / "c", 6)), contents(write(tmp_path / "b", 5)))
+
+
+def test_a_file_without_tensors_is_its_header_alone(tmp_path: Path) -> None:
+    write_tensors(tmp_path / "none.safetensors", {}, {})
+    assert TensorFile(tmp_path / "none.safetensors").entries == {}

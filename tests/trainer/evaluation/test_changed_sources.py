@@ -196,6 +196,7 @@ def test_what_a_run_kept_and_is_damaged_is_refused(
         evaluate_runs(other)
 
 
+@pytest.mark.slow
 def test_a_source_that_was_trained_on_is_not_compared_in_silence(
     made: tuple[Path, Path], place: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -33,6 +33,7 @@ from tests.distributed.train_runs import config, network_of, write_photos
 NUM = 21
 
 
+@pytest.mark.slow
 def test_by_default_it_is_the_trainers_own_number(trained: tuple[Path, Result]) -> None:
     out, result = trained
     assert result.evaluation is not None

@@ -13,7 +13,7 @@ from PIL import Image
 
 from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.reports.figures import BLUE, ORANGE
-from augpipe.trainer.evaluation import Comparison, Views, changes_of, measure
+from augpipe.trainer.evaluation import Comparison, Views, changes_of, measure, plots
 from augpipe.trainer.evaluation.ensemble import RunResult
 from augpipe.trainer.evaluation.mistakes import surest_mistakes
 from augpipe.trainer.evaluation.page import write_page
@@ -74,6 +74,7 @@ def comparison(num_runs: int, classes: tuple[str, ...] = CLASSES, num: int = NUM
     )
 
 
+@pytest.mark.slow
 def test_the_page(tmp_path: Path) -> None:
     found = comparison(2)
     changes = changes_of(found)
@@ -118,6 +119,7 @@ def test_the_surest_mistakes_come_first_with_their_bars(tmp_path: Path) -> None:
     assert page.bars == expected
 
 
+@pytest.mark.slow
 def test_a_page_without_mistakes(tmp_path: Path) -> None:
     log_probs = np.log(np.array([[0.9, 0.1], [0.2, 0.8]], np.float32))
     labels = np.array([0, 1])
@@ -160,6 +162,14 @@ def test_a_matrix_shows_right_ones_blue_and_mistakes_orange(num: int) -> None:
     assert max(image.shape) < 2300
 
 
+def test_a_matrix_s_columns_are_parted_as_its_rows_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plots, "png", lambda figure, dpi: figure)
+    figure: Any = confusion_png(np.eye(3, dtype=np.int64), ["a", "b", "c"])
+    rows, columns = (np.array(lines.get_segments()) for lines in figure.axes[0].collections)
+    assert rows.tolist() == [[[-0.5, edge], [2.5, edge]] for edge in (0.5, 1.5)]
+    assert columns.tolist() == rows[:, :, ::-1].tolist()
+
+
 def test_of_many_classes_those_with_mistakes_are_drawn() -> None:
     confusion = 5 * np.eye(130, dtype=np.int64)
     confusion[[3, 20, 129], [3, 20, 129]] = 0
@@ -169,6 +179,7 @@ def test_of_many_classes_those_with_mistakes_are_drawn() -> None:
     assert len(shown) == 100 and {3, 20, 129} <= set(shown) and shown == sorted(shown)
 
 
+@pytest.mark.slow
 def test_reliability_stands_where_it_should() -> None:
     """Answers that are sure and wrong have low bars, and counts at the right; right ones have high bars."""
     log_probs = np.log(np.tile(np.array([[0.97, 0.03]], np.float32), (40, 1)))
@@ -183,6 +194,7 @@ def test_reliability_stands_where_it_should() -> None:
     assert heights[0] > 5 * heights[1]
 
 
+@pytest.mark.slow
 def test_intervals_of_empty_classes_are_dashes(tmp_path: Path) -> None:
     found = comparison(1, (*CLASSES, "nothing"))
     labels = np.minimum(found.labels, 6)

@@ -76,6 +76,7 @@ def test_answers_to_something_else_are_not_taken(
         assert answering.num == NUM
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_made_again(trained: tuple[Path, Result], tmp_path: Path, answering: Answering) -> None:
     whole = evaluate_runs(trained[0], keep=tmp_path)
     (kept,) = tmp_path.iterdir()

@@ -343,6 +343,7 @@ def _may(stage: Any, task: Any) -> bool:
     return all(mark.is_set() for mark in stage.before(task))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_every_stage_knows_all_that_it_reads(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two buckets, two phases and two steps, in whatever order the threads run."""

@@ -70,6 +70,7 @@ def test_held_out_images_have_the_values_of_training(
     assert values(trained) == values(evaluated)
 
 
+@pytest.mark.slow
 def test_what_is_learned_in_levels_is_known_again_when_held_out(tmp_path: Path) -> None:
     photos = flat_photos(tmp_path / "photos", {"dark": 30, "bright": 100}, 24)
     recipe = toml(tmp_path / "mine.toml", CenterCrop(size=16), UNIT)

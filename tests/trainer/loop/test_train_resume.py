@@ -231,6 +231,7 @@ def test_no_step_is_missing_in_what_is_told_of_a_run_that_goes_on(
     assert [line.partition(";")[0] for line in again] == [line.partition(";")[0] for line in whole]
 
 
+@pytest.mark.slow
 def test_steps_are_counted_once_where_the_last_checkpoint_has_a_row(tmp_path: Path) -> None:
     """The checkpoint of step 3 is written before the row of the run's end, which is that of step 3."""
     photos = write_photos(tmp_path, 40)

@@ -14,7 +14,7 @@ from augpipe.trainer.servers.messages import LeaseName, Part, Update
 from augpipe.trainer.servers.modes import Asynchronous
 from augpipe.trainer.servers.order_log import NO_LEASE, Event, Kind, OrderLog, read_events
 from augpipe.trainer.servers.server import Server
-from augpipe.trainer.servers.slices import FlatWeights
+from augpipe.trainer.servers.slices import FlatWeights, _cut
 from augpipe.trainer.servers.specs import Compensation, ServerSpec
 
 Numbers = npt.NDArray[np.float32]
@@ -101,3 +101,9 @@ def test_an_event_is_in_the_file_before_it_is_closed(tmp_path: Path) -> None:
     (path,) = tmp_path.glob("order-*.log")
     assert list(read_events(path)) == events
     log.close()
+
+
+def test_servers_get_near_shares_that_end_at_multiples_of_64_within_tensors() -> None:
+    ranges, segments = _cut([("a", 100), ("b", 1000), ("c", 400)], 3)
+    assert ranges == [(0, 484), (484, 996), (996, 1500)]  # 484 = 100 + 6 * 64, and 996 = 100 + 14 * 64
+    assert [[one.parameter for one in some] for some in segments] == [["a", "b"], ["b"], ["b", "c"]]

@@ -85,6 +85,7 @@ def most_slices(spec: ServerSpec, num_workers: int) -> float:
     return most / SLICE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("optim", "of_state"), [(SGD, 1), (ADAMW, 2)])
 def test_weights_state_and_two_slices(optim: OptimConfig, of_state: int) -> None:
     spec = spec_of(optim)
@@ -92,6 +93,7 @@ def test_weights_state_and_two_slices(optim: OptimConfig, of_state: int) -> None
     assert most_slices(replace(spec, push_codec="fp32"), 4) <= 1 + of_state + 2.1  # a push is a slice itself
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "of_means"), [(CONSTANT, 0), (ADAPTIVE, 1)])
 def test_one_slice_a_worker_under_delay_compensation(how: Compensation, of_means: int) -> None:
     spec = replace(spec_of(SGD), compensation=how)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from augpipe.trainer.strategies.owned_slices import OwnedSlice, load_shard
+from augpipe.trainer.strategies.owned_slices import OwnedSlice, _sliced, load_shard
 from augpipe.trainer.strategies.state import FORMAT, gather_states, load_full_state
 
 
@@ -77,3 +77,9 @@ def test_steps_that_a_device_counts_go_there(capturable: bool, is_shard: bool) -
         load_full_state(optimizer, {weight: "w"}, state | {"kind": "full", "state": {"w": values}})
     places = {key: value.device.type for key, value in optimizer.state[weight].items()}
     assert places == {"step": "meta" if capturable else "cpu", "exp_avg": "meta", "exp_avg_sq": "meta"}
+
+
+def test_a_slice_has_what_is_no_tensor_as_it_is() -> None:
+    """As optimizers of others keep their counts."""
+    found = _sliced({"step": 3, "m": torch.arange(6.0).view(2, 3)}, nn.Parameter(torch.zeros(2, 3)), 2, 4)
+    assert found["step"] == 3 and found["m"].tolist() == [2.0, 3.0]
