@@ -69,6 +69,8 @@ def commutes(step: Op, look_up: Op, place: Place) -> bool:
 
 
 def _is_linear(op: Op) -> bool:
+    if getattr(op, "of_normalized", None) is not None:
+        return False  # it keeps levels within a part of 0..255
     if isinstance(op, ops.Contrast):
         return op.about == "mid_grey"
     if isinstance(op, ops.Hue):
@@ -81,7 +83,7 @@ def _is_linear(op: Op) -> bool:
 def _is_of_a_pixel(op: Op) -> bool:
     if isinstance(op, ops.ColorJitter):
         return not _looks_at_the_mean(op)
-    return isinstance(op, OF_A_PIXEL) or _is_linear(op)
+    return isinstance(op, (*OF_A_PIXEL, ops.BrightnessContrast)) or _is_linear(op)
 
 
 def _looks_at_the_mean(op: ops.ColorJitter) -> bool:
@@ -154,7 +156,7 @@ def _keeps(step: Op, fill: tuple[float, float, float]) -> bool:
     if fill != BLACK:
         return False
     if isinstance(step, ops.ColorJitter):
-        return step.contrast in (0.0, (1.0, 1.0))
+        return step.contrast in (0.0, (1.0, 1.0)) and step.of_normalized is None
     if isinstance(step, ops.ChannelDropout):
         return step.fill == 0.0
     if isinstance(step, ops.Solarize):

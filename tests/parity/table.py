@@ -234,6 +234,8 @@ def _perspective(expected: Expected, op: ops.Perspective, drawn: Any) -> None:
     halves = np.array([expected.out_width / 2, expected.out_height / 2])
     corners = signs * (halves - (0.5 if op.corners == "centres" else 0.0))
     moved = corners - signs * halves * drawn["moved"]
+    if op.inner_std is not None:  # each corner of the frame shows a moved one
+        moved, corners = corners, moved
     # eight equations: each moved corner is looked up at the frame's own
     equations = np.zeros((8, 8))
     for i, ((x, y), (u, v)) in enumerate(zip(moved, corners, strict=True)):
@@ -472,6 +474,15 @@ def _contrast(expected: Expected, op: ops.Contrast, drawn: Any) -> None:
 
 def _brightness_contrast(expected: Expected, op: ops.BrightnessContrast, drawn: Any) -> None:
     gain, added = 1 + float(drawn["contrast"]), 255 * float(drawn["brightness"])
+    if op.of_normalized is not None and (gain, added) != (1, 0):
+        mean, std = np.array(op.of_normalized)
+
+        def change(levels: Float, radius: Float) -> Float:
+            numbers = np.clip(gain * (levels / 255 - mean) / std + added / 255, 0, 1)
+            return 255 * (numbers * std + mean)
+
+        expected.tones.append(change)
+        return
     expected.tones.append(lambda levels, radius: np.clip(gain * levels + added, 0, 255))
 
 
@@ -556,8 +567,13 @@ def _color_jitter(expected: Expected, op: ops.ColorJitter, drawn: Any) -> None:
         lambda levels: _saturated(levels, saturation),
         lambda levels: _turned(levels, turn, op.space) if turn else levels,
     ]
+    mean, std = np.array(((0, 0, 0), (1, 1, 1)) if op.of_normalized is None else op.of_normalized)
+    if (brightness, contrast, saturation, turn) == (1, 1, 1, 0):
+        return
+    expected.tones.append(lambda levels, radius: np.clip((levels - 255 * mean) / std, 0, 255))
     for which in list(permutations(range(4)))[drawn["order"]]:
         expected.tones.append(lambda levels, radius, step=steps[which]: step(levels))
+    expected.tones.append(lambda levels, radius: levels * std + 255 * mean)
 
 
 def _group(expected: Expected, op: Any, drawn: Any) -> None:
@@ -861,6 +877,7 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
         ops.Shear(horizontal_deg=(5.0, 40.0), vertical_deg=(5.0, 20.0), about="corner", order="at_once"),
     ),
     "perspective": (ops.Perspective(),),
+    "perspective of a part": (ops.Perspective(inner_std=(0.05, 0.15)),),
     "perspective, gently": (ops.Perspective(distortion=0.1),),
     "perspective of the corner pixels' centres": (ops.Perspective(distortion=0.6, corners="centres"),),
     "blur": (ops.Blur(sigma_px=(0.3, 2.0), p=1.0),),
@@ -950,6 +967,12 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "channel_dropout": (ops.ChannelDropout(max_channels=2, fill=9.0, p=1.0),),
     "lighting": (ops.Lighting(std=1.0),),
     "color_jitter": (ops.ColorJitter(brightness=0.4, contrast=(0.5, 2.0), saturation=0.9, hue=0.2),),
+    "color_jitter of numbers": (
+        ops.ColorJitter(brightness=0.4, hue=(-1.0, 1.0), space="hsv", of_normalized=((0.5, 0.4, 0.3), (0.3, 0.2, 0.5))),
+    ),
+    "brightness_contrast of numbers": (
+        ops.BrightnessContrast(of_normalized=((0.5, 0.4, 0.3), (0.3, 0.2, 0.5)), p=0.7),
+    ),
     "color_jitter in hsv": (ops.ColorJitter(brightness=0.4, saturation=0.9, hue=0.5, space="hsv"),),
     "identity": (ops.Identity(),),
     "erase": (ops.Erase(p=1.0, fill=(3.0, 99.0, 250.0)),),
