@@ -90,10 +90,10 @@ def turned(turns: Float) -> Float:
 
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
-Spread = Annotated[float, Field(gt=0.0, le=1.0)]
+Spread = Annotated[float, Field(ge=0.001, le=1.0)]
 Normalized = Annotated[
     tuple[tuple[Share, Share, Share], tuple[Spread, Spread, Spread]],
-    told("must be a mean and a std, each of R, G and B in 0..1: {name}=[[0.5, 0.5, 0.5], [0.5, 0.5, 0.5]]"),
+    told("must be a mean in 0..1 and a std in 0.001..1, each of R, G and B: {name}=[[0.5, 0.5, 0.5], [0.5, 0.5, 0.5]]"),
 ]
 """The mean and the std of a `Normalize`."""
 Three = tuple[float, float, float]
@@ -101,12 +101,14 @@ Three = tuple[float, float, float]
 
 def into_numbers(mean: Three, std: Three) -> Float:
     """(3, 4) that make of levels what normalises to 0..1, times 255."""
-    return linear(np.diag(1.0 / np.array(std))[None], -255.0 * np.array([mean]) / np.array([std]))[0]
+    made: Float = linear(np.diag(1.0 / np.array(std))[None], -255.0 * np.array([mean]) / np.array([std]))[0]
+    return made
 
 
 def out_of_numbers(mean: Three, std: Three) -> Float:
     """(3, 4), the inverse of `into_numbers`."""
-    return linear(np.diag(std)[None], 255.0 * np.array([mean]))[0]
+    made: Float = linear(np.diag(np.array(std))[None], 255.0 * np.array([mean]))[0]
+    return made
 
 
 class Brightness(FactorOp):

@@ -21,7 +21,7 @@ OF_A_PIXEL = (ops.Gamma, ops.Hue, ops.HueSaturationValue, ops.Posterize, ops.Sol
 """Steps that make something else of each pixel by itself; as are some of `ColorJitter`."""
 ALIKE = (
     *(ops.AutoContrast, ops.BoxBlur, ops.CoarseDropout, ops.ColorJitter, ops.Contrast, ops.Equalize, ops.Erase),
-    *(ops.GaussianBlur, ops.MedianBlur, ops.Noise, ops.Sharpen, ops.Sharpness, ops.Vignette),
+    *(ops.Fog, ops.GaussianBlur, ops.ISONoise, ops.MedianBlur, ops.Noise, ops.Sharpen, ops.Sharpness, ops.Vignette),
 )
 """Steps that look at the place of a pixel or at others, and to which rows are what columns are, either way round."""
 DIRECTED = (ops.CLAHE, ops.Downscale, ops.Emboss, ops.GridShuffle, ops.JpegCompression, ops.MotionBlur)
@@ -115,9 +115,11 @@ def _only_turns_by_half(look_up: Op) -> bool:
 
 
 def _is_alike_turned(step: Op) -> bool:
-    """Whether rectangles are as often high as they are wide."""
+    """Whether rectangles are as often high as they are wide, and nothing counts from the width alone."""
     if isinstance(step, ops.CoarseDropout):
         return step.height == step.width
+    if isinstance(step, ops.Fog):
+        return False
     if isinstance(step, ops.Erase):
         return abs(step.ratio[0] * step.ratio[1] - 1.0) < 0.02  # of 0.3..3.3, torchvision's, it is 0.99
     return True

@@ -33,8 +33,8 @@ CORNERS = np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
 class Perspective(Op):
     """Move the image's four corners inwards, each by a way of its own, and the image with them.
 
-    It is the projective map that takes the frame's corners to the drawn ones, as in torchvision's RandomPerspective; with
-    `inner_std` it takes drawn ones to the frame's corners, and shows nothing from beyond the frame.
+    It is the projective map that takes the frame's corners to the drawn ones, as in torchvision's RandomPerspective;
+    with `inner_std` it takes drawn ones to the frame's corners, and shows nothing from beyond the frame.
     What the image moves away from shows what lies beyond the crop. The filter's width is that of the frame's centre.
     Above a distortion of 0.6, corners that no perspective would give, or nearly so (1 image in 5,000 at 0.7), all move
     less: by 0.6 / distortion of their way.
@@ -100,8 +100,8 @@ class Perspective(Op):
             widths, heights = between.T
         looked_up = affine.projection(CORNERS * (1.0 - moved))
         if self.inner_std is not None:
-            looked_up = np.linalg.inv(looked_up)
-            looked_up /= looked_up[:, 2:, 2:]
+            shown: Float = np.linalg.inv(looked_up).astype(np.float64)
+            looked_up = shown / shown[:, 2:, 2:]
         frame.project(affine.scaled(looked_up, 0.5 * widths, 0.5 * heights))
 
     def caption(self, drawn: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from augpipe import Plan, Recipe, ops
 from augpipe.ops.levels import LevelsOp
 from augpipe.ops.view_passes import in_one_pass
 from tests.parity.oracle import Expected, Float, LookUp
-from tests.parity.pixel_noise import normals, splines
+from tests.parity.pixel_noise import normals, philox, splines
 
 Row = Callable[[Expected, Any, Any], None]
 LENS_KINDS = ("barrel", "pincushion", "stretch_horizontal", "stretch_vertical")
@@ -631,6 +631,56 @@ def _noise(expected: Expected, op: ops.Noise, drawn: Any) -> None:
         expected.tones.append(add)
 
 
+def _fog(expected: Expected, op: ops.Fog, drawn: Any) -> None:
+    """As albumentations 1 lists its discs: rings grow until they begin a disc's width outside."""
+    density, key = float(drawn["density"]), tuple(int(word) for word in drawn["key"])
+    height, width = expected.out_height, expected.out_width
+    side, wide = max(int(width // 3 * density), 1), max(int(width // 3 * density), 10)
+    rings, x, y = [], width // 2 - 2 * side, height // 2 - side
+    while x > -side or y > -side:
+        rings += [(x, y)] * (side // 10 * (1 + len(set(rings))))
+        if not side // 10:
+            break
+        x -= max(3 * side * width // (width + height), 1)
+        y -= max(3 * side * height // (width + height), 1)
+    words = philox(np.arange(len(rings), dtype=np.uint64), key)
+
+    def veil(levels: Float, radius: Float) -> Float:
+        rows, columns = np.mgrid[:height, :width]
+        for (x, y), word_x, word_y in zip(rings, words[0].tolist(), words[1].tolist(), strict=True):
+            middle = [
+                first + word * max(length - 2 * first - side + 1, 1) // 2**32 + wide // 2
+                for first, word, length in ((x, word_x, width), (y, word_y, height))
+            ]
+            inside = (columns - middle[0]) ** 2 + (rows - middle[1]) ** 2 <= wide // 2 * (wide // 2 + 1)
+            levels = np.where(inside[:, :, None], levels + op.alpha * density * (255 - levels), levels)
+        return levels
+
+    if density:
+        expected.tones.append(veil)
+        size = wide // 10 // 2 * 2 + 1
+        expected.tones.append(lambda levels, radius: cv2.blur(levels, (size, size), borderType=cv2.BORDER_REFLECT_101))
+
+
+def _iso_noise(expected: Expected, op: ops.ISONoise, drawn: Any) -> None:
+    intensity, key = float(drawn["intensity"]), tuple(int(word) for word in drawn["key"])
+    counted = 255 * op.contrast * intensity
+
+    def grain(levels: Float, radius: Float) -> Float:
+        numbers = normals(levels.shape[:2], key)
+        changed = np.empty_like(levels)
+        for place in np.ndindex(levels.shape[:2]):
+            hue, lightness, saturation = colorsys.rgb_to_hls(*(levels[place] / 255))
+            hue += np.clip(numbers[place][0] * float(drawn["hue"]) * intensity, -1, 1)
+            added = max(counted + counted**0.5 * numbers[place][1], 0) / 255
+            lightness = min(lightness + added * (1 - lightness), 1)
+            changed[place] = 255 * np.array(colorsys.hls_to_rgb(hue % 1, lightness, saturation))
+        return changed
+
+    if intensity:
+        expected.tones.append(grain)
+
+
 def _downscale(expected: Expected, op: ops.Downscale, drawn: Any) -> None:
     scale = float(np.float32(drawn["scale"]))
 
@@ -695,6 +745,8 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.Blur: _blur,
     ops.BoxBlur: _box_blur,
     ops.Emboss: _emboss,
+    ops.Fog: _fog,
+    ops.ISONoise: _iso_noise,
     ops.GaussianBlur: _gaussian_blur,
     ops.MotionBlur: _motion_blur,
     ops.Sharpen: _sharpen,

@@ -436,6 +436,23 @@ def _noise(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("GaussNoise", ops.Noise.model_validate(fields))
 
 
+def _fog(found: Findings, one: Mapping[str, Any]) -> None:
+    if "fog_coef_lower" not in one:
+        raise ValueError(
+            "of version 2 draws about a thousand small discs, which is not mapped; read version 1 by version='1', or "
+            "write Fog here"
+        )
+    fields = {"density": (one["fog_coef_lower"], one["fog_coef_upper"]), "alpha": one["alpha_coef"], "p": one["p"]}
+    note = "a square of an even number of pixels, which the blur goes over there, has one more; levels are not rounded."
+    found.add("RandomFog", ops.Fog.model_validate(fields), note=note)
+
+
+def _iso_noise(found: Findings, one: Mapping[str, Any]) -> None:
+    made = ops.ISONoise(hue=tuple(one["color_shift"]), intensity=tuple(one["intensity"]), p=one["p"])
+    note = "grain is as strong as in an image whose lightness varies by 0.2; there by how much the image's own does."
+    found.add("ISONoise", made, note=note)
+
+
 def _additive_noise(found: Findings, one: Mapping[str, Any]) -> None:
     """imgaug's, whose standard deviations are in levels."""
     if any(_twice(one["loc"])):
@@ -737,9 +754,8 @@ MADE: dict[str, Maker] = {
     "ToFloat": _to_float,
     "ToTensor": _nothing,
     "ToTensorV2": _nothing,
-    "ISONoise": refused(
-        "adds noise to hue, and to lightness by how much the image's own varies, both of HLS; write GaussNoise"
-    ),
+    "ISONoise": _iso_noise,
+    "RandomFog": _fog,
     "MaskDropout": refused("looks at objects of a mask; write CoarseDropout, which fills rectangles wherever they lie"),
     "Lambda": _lambda,
     "NoOp": same(ops.Identity),

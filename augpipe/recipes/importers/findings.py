@@ -284,7 +284,7 @@ class Findings:
         self.ops[:] = [made[id(op)] for op in self.ops]
 
     def _part_bends(self, beyond: Beyond, chosen: Look) -> None:
-        """Have what bends or projects an image behind something else that does so look alone: one look-up does it once."""
+        """Have what bends or projects an image behind something else that does so look alone."""
         for place, row in enumerate(self.rows):
             at = next((at for at, op in enumerate(self.ops) if row.ops and op is row.ops[0]), None)
             if row.look and at is not None and any(map(_bends, row.ops)):

@@ -25,8 +25,8 @@ from augpipe.recipes.importers.findings import (
     same,
 )
 from augpipe.recipes.importers.functions import NOT_HELD, NOTE, ON_TENSORS, OfPillow, custom
-from augpipe.recipes.importers.timm import ERASED
 from augpipe.recipes.importers.looks import finished_in_turn, note_of
+from augpipe.recipes.importers.timm import ERASED
 from augpipe.validation.models import changed
 
 SILENT = {

@@ -108,3 +108,14 @@ def test_colours_along_principal_components_are_near() -> None:
     assert row.ops == (ops.Lighting(std=0.2, p=0.5),) and row.verdict == "near" and "ImageNet's" in row.note
     with pytest.raises(ValueError, match="of version 2 stretches an image"):
         importers.from_text("A.Compose([A.FancyPCA()])", version="2")
+
+
+def test_fog_and_grain_are_near_and_say_why() -> None:
+    text = "A.Compose([A.RandomFog(0.2, 0.4, alpha_coef=0.1, p=0.3), A.ISONoise(intensity=(0.2, 0.3), p=0.4)])"
+    fog, grain = importers.from_text(text, version="1").rows
+    assert fog.ops == (ops.Fog(density=(0.2, 0.4), alpha=0.1, p=0.3),)
+    assert grain.ops == (ops.ISONoise(hue=(0.01, 0.05), intensity=(0.2, 0.3), p=0.4),)
+    assert (fog.verdict, grain.verdict) == ("near", "near")
+    assert "an even number of pixels" in fog.note and "whose lightness varies by 0.2" in grain.note
+    with pytest.raises(ValueError, match="of version 2 draws about a thousand small discs"):
+        importers.from_text("A.Compose([A.RandomFog()])", version="2")

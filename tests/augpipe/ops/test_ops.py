@@ -696,7 +696,7 @@ def test_one_number_normalises_all_channels(mean: Any, std: Any) -> None:
         (ops.Perspective, {"inner_std": (0.2, 0.1)}, "inner_std"),
         (ops.Perspective, {"inner_std": (0.1, 0.2), "distortion": 0.3}, "both say how far corners move"),
         (ops.Perspective, {"inner_std": (0.1, 0.2), "corners": "centres"}, "Leave it out with inner_std"),
-        (ops.BrightnessContrast, {"of_normalized": ((0.5,) * 3, (0.0,) * 3)}, "must be a mean and a std"),
+        (ops.BrightnessContrast, {"of_normalized": ((0.5,) * 3, (0.0,) * 3)}, "must be a mean in 0..1 and a std"),
         (ops.Blur, {"sigma_px": (0, 11)}, r"sigma_px=\(0.0, 11.0\) leaves 0..10 pixels. For more, make smaller images"),
         (ops.Blur, {"sigma_px": (-1, 1)}, "leaves 0..10 pixels"),
         (ops.Blur, {"sigma_px": (2, 1)}, "its first number is the larger one. Swap them"),

@@ -37,6 +37,7 @@ CASES: dict[str, tuple[Op, Callable[[Any, float], Any], tuple[str, ...]]] = {
     "contrast": (ops.Contrast(), from_one, ("factor",)),
     "downscale": (ops.Downscale(scale=(0.5, 0.9)), from_one, ("scale",)),
     "elastic_transform": (ops.ElasticTransform(affine_px=2.0), from_zero, ("corners", "amplitude")),
+    "fog": (ops.Fog(density=(0.1, 0.4)), from_zero, ("density",)),
     "gamma": (ops.Gamma(), power, ("gamma",)),
     "grid_distortion": (ops.GridDistortion(), from_zero, ("shares",)),
     "hue": (ops.Hue(step=0.02), from_zero, ("turn",)),
