@@ -21,6 +21,7 @@ from augpipe.ops.output_frame import *
 from augpipe.ops.perspective import *
 from augpipe.ops.resizes import *
 from augpipe.ops.tone import *
+from augpipe.ops.weather import *
 
 if not TYPE_CHECKING:  # a type checker follows the imports above, and says itself which names there are not
     __all__ = sorted(name for name, found in globals().items() if isinstance(found, type(Op)))

@@ -41,6 +41,7 @@ PERMUTATIONS = np.array(list(permutations(range(3))))
 About = Literal["mid_grey", "mean"]
 Space = Literal["yiq", "hsv"]
 HALF_A_TURN = Within(-0.5, 0.5, ", half a turn either way. Choose a range within it.")
+A_TURN = Within(-1.0, 1.0, ", a turn either way. Choose a range within it.")
 
 PCA_VECTORS = np.array([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]])
 PCA_VALUES = np.array([0.2175, 0.0188, 0.0045])
@@ -88,6 +89,28 @@ def turned(turns: Float) -> Float:
     return linear(np.linalg.inv(TO_YIQ) @ turn @ TO_YIQ)
 
 
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Spread = Annotated[float, Field(ge=0.001, le=1.0)]
+Normalized = Annotated[
+    tuple[tuple[Share, Share, Share], tuple[Spread, Spread, Spread]],
+    told("must be a mean in 0..1 and a std in 0.001..1, each of R, G and B: {name}=[[0.5, 0.5, 0.5], [0.5, 0.5, 0.5]]"),
+]
+"""The mean and the std of a `Normalize`."""
+Three = tuple[float, float, float]
+
+
+def into_numbers(mean: Three, std: Three) -> Float:
+    """(3, 4) that make of levels what normalises to 0..1, times 255."""
+    made: Float = linear(np.diag(1.0 / np.array(std))[None], -255.0 * np.array([mean]) / np.array([std]))[0]
+    return made
+
+
+def out_of_numbers(mean: Three, std: Three) -> Float:
+    """(3, 4), the inverse of `into_numbers`."""
+    made: Float = linear(np.diag(np.array(std))[None], 255.0 * np.array([mean]))[0]
+    return made
+
+
 class Brightness(FactorOp):
     """Multiply all levels, as torchvision's `adjust_brightness` does."""
 
@@ -124,6 +147,9 @@ class BrightnessContrast(Op):
     """Smallest and largest part of the full level, 255, that is added."""
     contrast: Annotated[Range, Within(-1.0, 10.0)] = (-0.2, 0.2)
     """Smallest and largest part by which levels grow."""
+    of_normalized: Normalized | None = None
+    """The mean and the std, in 0..1, of a `Normalize` that stood before it: what it changes is (v / 255 - mean) / std,
+    which it keeps within 0..1, as where tensors are normalised first. None: levels."""
     p: Probability = 0.5
     """How often the op is applied."""
 
@@ -134,7 +160,15 @@ class BrightnessContrast(Op):
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         shifts = np.repeat(255.0 * drawn["brightness"][:, None], 3, axis=1)
         matrices = linear((1.0 + drawn["contrast"])[:, None, None] * np.eye(3), shifts)
+        if self.of_normalized is None:
+            frame.combine_channels(matrices, self.changes(drawn))
+            return
+        into, back = into_numbers(*self.of_normalized), out_of_numbers(*self.of_normalized)
+        matrices = np.concatenate(
+            [matrices[:, :, :3] @ into[:, :3], matrices[:, :, :3] @ into[:, 3:] + matrices[:, :, 3:]], axis=2
+        )
         frame.combine_channels(matrices, self.changes(drawn))
+        frame.combine_channels(np.repeat(back[None], frame.num, axis=0), self.changes(drawn))
 
 
 class Saturation(FactorOp):
@@ -333,13 +367,15 @@ class ColorJitter(Op):
         told(
             "must be a number in 0..0.5, or the smallest and largest part of a turn: {name}=0.1 or {name}=[-0.1, 0.1]"
         ),
-        HALF_A_TURN,
+        A_TURN,
     ] = 0.0
-    """The part of a turn is drawn from minus this to this, or from a range within -0.5..0.5."""
+    """The part of a turn is drawn from minus this to this, or from a range within -1..1."""
     about: About = "mid_grey"
     """What contrast moves away from; see `Contrast`."""
     space: Space = "yiq"
     """What hue turns in; see `Hue`."""
+    of_normalized: Normalized | None = None
+    """As for `BrightnessContrast`; numbers are kept within 0..1 before the first change, too."""
     p: Probability = 1.0
     """How often the op is applied."""
 
@@ -372,12 +408,17 @@ class ColorJitter(Op):
             apart[1] = ColourStep.of(CONTRAST, values[:, 1:2], changed[:, 1])
         if self.space == "hsv":
             apart[3] = ColourStep.of(HSV, 6.0 * values[:, 3:], changed[:, 3])
+        acts = changed.any(axis=1)
+        if self.of_normalized is not None:
+            frame.combine_channels(np.repeat(into_numbers(*self.of_normalized)[None], frame.num, axis=0), acts)
         for place in range(len(made)):
             which = orders[:, place]
             step = ColourStep.of(MATRIX, matrices[rows, which].reshape(-1, 12), changed[rows, which])
             for nth, other in apart.items():
                 step.put(own := np.flatnonzero(which == nth), other.of_rows(own))
             frame.steps.append(step)
+        if self.of_normalized is not None:
+            frame.combine_channels(np.repeat(out_of_numbers(*self.of_normalized)[None], frame.num, axis=0), acts)
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         factors = ("brightness", "contrast", "saturation")

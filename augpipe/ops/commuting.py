@@ -21,7 +21,7 @@ OF_A_PIXEL = (ops.Gamma, ops.Hue, ops.HueSaturationValue, ops.Posterize, ops.Sol
 """Steps that make something else of each pixel by itself; as are some of `ColorJitter`."""
 ALIKE = (
     *(ops.AutoContrast, ops.BoxBlur, ops.CoarseDropout, ops.ColorJitter, ops.Contrast, ops.Equalize, ops.Erase),
-    *(ops.GaussianBlur, ops.MedianBlur, ops.Noise, ops.Sharpen, ops.Sharpness, ops.Vignette),
+    *(ops.Fog, ops.GaussianBlur, ops.ISONoise, ops.MedianBlur, ops.Noise, ops.Sharpen, ops.Sharpness, ops.Vignette),
 )
 """Steps that look at the place of a pixel or at others, and to which rows are what columns are, either way round."""
 DIRECTED = (ops.CLAHE, ops.Downscale, ops.Emboss, ops.GridShuffle, ops.JpegCompression, ops.MotionBlur)
@@ -69,6 +69,8 @@ def commutes(step: Op, look_up: Op, place: Place) -> bool:
 
 
 def _is_linear(op: Op) -> bool:
+    if getattr(op, "of_normalized", None) is not None:
+        return False  # it keeps levels within a part of 0..255
     if isinstance(op, ops.Contrast):
         return op.about == "mid_grey"
     if isinstance(op, ops.Hue):
@@ -81,7 +83,7 @@ def _is_linear(op: Op) -> bool:
 def _is_of_a_pixel(op: Op) -> bool:
     if isinstance(op, ops.ColorJitter):
         return not _looks_at_the_mean(op)
-    return isinstance(op, OF_A_PIXEL) or _is_linear(op)
+    return isinstance(op, (*OF_A_PIXEL, ops.BrightnessContrast)) or _is_linear(op)
 
 
 def _looks_at_the_mean(op: ops.ColorJitter) -> bool:
@@ -113,9 +115,11 @@ def _only_turns_by_half(look_up: Op) -> bool:
 
 
 def _is_alike_turned(step: Op) -> bool:
-    """Whether rectangles are as often high as they are wide."""
+    """Whether rectangles are as often high as they are wide, and nothing counts from the width alone."""
     if isinstance(step, ops.CoarseDropout):
         return step.height == step.width
+    if isinstance(step, ops.Fog):
+        return False
     if isinstance(step, ops.Erase):
         return abs(step.ratio[0] * step.ratio[1] - 1.0) < 0.02  # of 0.3..3.3, torchvision's, it is 0.99
     return True
@@ -154,7 +158,7 @@ def _keeps(step: Op, fill: tuple[float, float, float]) -> bool:
     if fill != BLACK:
         return False
     if isinstance(step, ops.ColorJitter):
-        return step.contrast in (0.0, (1.0, 1.0))
+        return step.contrast in (0.0, (1.0, 1.0)) and step.of_normalized is None
     if isinstance(step, ops.ChannelDropout):
         return step.fill == 0.0
     if isinstance(step, ops.Solarize):

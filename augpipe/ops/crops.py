@@ -273,7 +273,7 @@ class RandomResizedCrop(PlacedCrop):
 
     op: Literal["random_resized_crop"] = "random_resized_crop"
     scale: Range = (0.08, 1.0)
-    """Smallest and largest area, as a fraction of the image's."""
+    """Smallest and largest area, as a fraction of the image's. A try above 1, up to 4, never fits."""
     ratio: Range = (3.0 / 4.0, 4.0 / 3.0)
     """Smallest and largest width over height; drawn evenly in its logarithm."""
     height_px: Annotated[
@@ -303,12 +303,14 @@ class RandomResizedCrop(PlacedCrop):
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
-        for name, (low, high), limit in (("scale", self.scale, 1.0), ("ratio", self.ratio, 1000.0)):
+        for name, (low, high), limit in (("scale", self.scale, 4.0), ("ratio", self.ratio, 1000.0)):
             if not 0.0 < low <= high <= limit:
                 raise ValueError(
                     f"{name}=({low}, {high}) is not a range within 0..{limit:g}. Give the smaller number first, "
                     "above 0."
                 )
+        if self.scale[0] > 1.0:
+            raise ValueError(f"scale={self.scale} is above 1, and no such crop fits. Give the smaller number in 0..1.")
         if self.height_px is not None and self.height_px[0] > self.height_px[1]:
             raise ValueError(f"height_px={self.height_px} must hold the smaller number first.")
         one_of_them(self, "scale", "height_px")

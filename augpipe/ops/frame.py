@@ -325,6 +325,10 @@ class Frame:
         numbers = np.stack([stds, speckle_stds, np.full(len(stds), float(is_shared))], axis=1)
         self.steps.append(ColourStep.of(NOISE, numbers, applied, keys))
 
+    def scatter(self, kind: int, numbers: Float, keys: npt.NDArray[np.uint32], applied: Bool) -> None:
+        """Change pixels by a kind of `program_rows` that draws by their place, with (n, k) numbers and (n, 2) seeds."""
+        self.steps.append(ColourStep.of(kind, numbers, applied, keys))
+
     def fill(self, edges: Float, levels: Float, spread: Float, keys: npt.NDArray[np.uint32], applied: Bool) -> None:
         """Fill rectangles, (n, 4) left, top, right and bottom in output pixels, with noise about (n, 3) levels."""
         self.steps.append(ColourStep.of(FILL, np.concatenate([edges, levels, spread], axis=1), applied, keys))

@@ -69,9 +69,11 @@ NEW_FIELDS = {
     "corners",
     "height_px",
     "in_turn",
+    "inner_std",
     "keep_objects",
     "keeps_gray",
     "line",
+    "of_normalized",
     "opposite",
     "own_look",
     "side_px",
@@ -331,7 +333,7 @@ def pair(size: int | tuple[int, int]) -> tuple[int, int]:
     return (size, size) if isinstance(size, int) else size
 
 
-def one_of_them(op: Op, replaced: str, instead: str) -> None:
+def one_of_them(op: Op, replaced: str, instead: str, what: str = "how large the result is") -> None:
     """That a field was left as it is by default where another one takes its place.
 
     Raises:
@@ -340,8 +342,7 @@ def one_of_them(op: Op, replaced: str, instead: str) -> None:
     given, default = getattr(op, replaced), type(op).model_fields[replaced].default
     if getattr(op, instead) is not None and given != default:
         raise ValueError(
-            f"{replaced}={given} and {instead}={getattr(op, instead)} both say how large the result is. Leave one of "
-            "them out."
+            f"{replaced}={given} and {instead}={getattr(op, instead)} both say {what}. Leave one of them out."
         )
 
 

@@ -52,9 +52,7 @@ ANSWERS = {
     **dict.fromkeys(("tonecurve", "adjustgamma"), "ops.Gamma()"),
     # blur, noise, rectangles
     **dict.fromkeys(("defocus", "glassblur", "advancedblur", "zoomblur"), "ops.GaussianBlur()"),
-    **dict.fromkeys(
-        ("gaussnoise", "gaussiannoise", "isonoise", "multiplicativenoise", "saltandpeppernoise"), "ops.Noise()"
-    ),
+    **dict.fromkeys(("gaussnoise", "gaussiannoise", "saltandpeppernoise", "additivenoise"), "ops.Noise()"),
     "iaaadditivegaussiannoise": "ops.Noise(per_channel=False)",
     **dict.fromkeys(("erasing", "mask"), "ops.Erase()"),
     **dict.fromkeys(("cutout", "griddropout", "maskdropout"), "ops.CoarseDropout()"),
@@ -62,7 +60,9 @@ ANSWERS = {
     "iaasharpen": "ops.Sharpen()",
     "iaaemboss": "ops.Emboss()",
     **dict.fromkeys(("imagecompression", "jpegcompression", "jpeg"), "ops.JpegCompression()"),
-    **dict.fromkeys(("rain", "snow", "fog", "shadow", "sunflare"), _STORED),
+    "multiplicativenoise": "ops.BrightnessContrast(brightness=(0, 0)), or ops.Noise(speckle=...)",
+    "haze": "ops.Fog()",
+    **dict.fromkeys(("rain", "snow", "shadow", "sunflare", "gravel"), _STORED),
     # what holds others
     **dict.fromkeys(
         ("compose", "sequential", "augmentationsequential", "imagesequential"), "Recipe(ops=[ops.Flip(), ...])"

@@ -15,6 +15,7 @@ from augpipe.ops.kinds import Ops
 from augpipe.ops.op import Beyond, bends_in_turn, keyed
 from augpipe.ops.resizes import left_unlike, one_size
 from augpipe.ops.sized_crops import PlacedCrop
+from augpipe.ops.view_passes import has_own_look
 from augpipe.validation.models import Checked
 from augpipe.validation.written import written
 
@@ -98,7 +99,8 @@ class View(Checked):
                 )
 
     def _check_bends(self) -> None:
-        for acting in sorted(bends_in_turn(self.ops), key=lambda acting: [op.op for op in acting]):
+        together = frozenset().union(*map(bends_in_turn, _looked_up_together(self.ops)))
+        for acting in sorted(together, key=lambda acting: [op.op for op in acting]):
             lenses, projections = [op.op for op in acting if op.is_lens], [op.op for op in acting if op.is_projective]
             for what, found in (("what bends", lenses), ("a perspective", projections)):
                 if len(found) > 1:
@@ -162,6 +164,17 @@ class View(Checked):
     def drawn_dtype(self) -> np.dtype[np.void]:
         """The record of what its ops draw, one field for each op that draws anything."""
         return np.dtype([(key, op.record) for key, op in self.keyed_ops if op.record.names])
+
+
+def _looked_up_together(listed: Iterable[Op]) -> list[list[Op]]:
+    """Ops of which a look-up may hold several: a group with an `own_look` has one of its own."""
+    parts: list[list[Op]] = [[]]
+    for op in listed:
+        if has_own_look(op):
+            parts += [[op], []]
+        else:
+            parts[-1].append(op)
+    return parts
 
 
 def _moves(op: Op) -> bool:

@@ -32,6 +32,8 @@ from augpipe.gpu_ops.image.program_rows import (
     FILL,
     FIRST_FILTER,
     FIRST_LOOK,
+    GRAIN,
+    HAZE,
     HSV,
     INVERSE_CORNER_R2,
     MATRIX,
@@ -72,6 +74,7 @@ from augpipe.gpu_ops.image.tone import (
     saturation_of,
     vignette_gain,
 )
+from augpipe.gpu_ops.image.weather import grain_row, veil_row
 from augpipe.gpu_ops.image.whole_image import look_up_tables, sharpen
 from augpipe.gpu_ops.jit import kernel, leaf, subroutine
 from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, store
@@ -204,6 +207,12 @@ def _change_row(at, step, y, height, width, at_red, at_green, at_blue):
             _fill(at, at_numbers, width, at_red, at_green, at_blue, at_normals)
     elif kind == HSV:
         _shift_hsv(at, at_numbers, width, at_red, at_green, at_blue)
+    elif kind == HAZE:
+        at_key = at_step + STEP_KEY
+        veil_row(at, at_numbers, at_key, y, height, width, at_red, at_green, at_blue, at_normals)
+    elif kind == GRAIN:
+        _draw_normals(at, at_step + STEP_KEY, y * width, width, at_words, at_normals)
+        grain_row(at, at_numbers, width, at_red, at_green, at_blue, at_normals)
     elif kind == VIGNETTE:
         _darken(at, at_numbers, centred(y, height), width, at_red, at_green, at_blue)
 

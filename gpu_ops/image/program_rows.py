@@ -36,6 +36,11 @@ COLOUR_STEP = np.dtype(
   deviation of the noise about each of them.
 - `HSV`: sixths of a turn that are added to the hue, and what is added to the saturation, in 0..1, and to the value, in
   levels; each kept in its range; and the least chroma, in levels, from which on the saturation changes.
+- `HAZE`: where the first ring of discs begins along x and along y, in pixels, and by how many each further one grows at
+  either side; how many rings, and how many discs in the first one, of which the others have multiples; the side of the
+  square that a ring has room for, a disc's radius, and the part of what is seen that a disc leaves.
+- `GRAIN`: the standard deviation of the hue, in sixths of a turn; mean and standard deviation of what is added to the
+  lightness of HLS, in levels.
 - `CONTRAST`, `SHARPNESS`: the factor. `AUTO_CONTRAST`, `EQUALIZE`: none.
 - `CLAHE`: the clip limit, and how many tiles lie along y and along x.
 - `MEDIAN`: the side of the square that it looks at.
@@ -49,6 +54,8 @@ COLOUR_STEP = np.dtype(
 
 NONE, MATRIX, TABLE, VIGNETTE, NOISE, FILL, HSV, AUTO_CONTRAST, EQUALIZE, CONTRAST, SHARPNESS = range(11)
 CLAHE, MEDIAN, SEPARABLE, CONVOLVE, JPEG, SHUFFLE, COARSEN = range(11, 18)
+HAZE, GRAIN = -1, -2
+"""Below `FIRST_LOOK`, as all that change pixels one by one; saved plans hold the numbers above."""
 FIRST_LOOK = AUTO_CONTRAST
 """From this kind on, a step looks at other pixels of the rendered image, so it waits until all of them have come."""
 FIRST_FILTER = CLAHE

@@ -85,7 +85,7 @@ def saturation_of(value, chroma, added, least):
 @leaf
 def of_hue(place, hue, value, chroma):
     """A channel of HSV, from its `place`, as `RED_AT`, and a hue in sixths of a turn."""
-    sixths = place + hue  # -3..13 with a hue turned by up to half a turn
+    sixths = place + hue  # -6..16 with a hue turned by up to a turn
     sixths = sixths + SIX if sixths < ZERO else sixths
     sixths = sixths - SIX if sixths >= SIX else sixths
     sixths = sixths - SIX if sixths >= SIX else sixths

@@ -20,6 +20,7 @@ from augpipe.gpu_ops.image import (
     sampling,
     scratch_rows,
     tone,
+    weather,
 )
 from augpipe.gpu_ops.image.rows import REFLECT, REFLECT_101, WRAP
 from augpipe.gpu_ops.image.sampling import (
@@ -40,7 +41,21 @@ from augpipe.gpu_ops.random import philox
 F = np.float32
 LEAVES = {
     f"{module.__name__.rpartition('.')[2]}.{name}": leaf
-    for module in (cells, clahe, compression, dct, field, lab, lens, neighbours, philox, sampling, scratch_rows, tone)
+    for module in (
+        cells,
+        clahe,
+        compression,
+        dct,
+        field,
+        lab,
+        lens,
+        neighbours,
+        philox,
+        sampling,
+        scratch_rows,
+        tone,
+        weather,
+    )
     for name, leaf in vars(module).items()
     if hasattr(leaf, "py_func") and leaf.py_func.__module__ == module.__name__ and not leaf.targetoptions.get("nogil")
     if not name.startswith("_")
@@ -70,6 +85,20 @@ ARGUMENTS = {
     "cells.edge": [(nth, num, length) for num in (1, 3, 16) for nth in range(num + 1) for length in (1, 7, 224)],
     "cells.cell_of": [(at, num, length) for num in (1, 3, 16) for length in (1, 7, 224) for at in range(length)],
     "cells.coarse": [(at, num, 40, F(40 / num)) for num in (1, 7, 13, 40) for at in range(40)],
+    "weather.chroma_in_hls": numbers((0, 510), (0, 1)),
+    "weather.disc_place": [
+        (np.uint64(word), F(first), room)
+        for word in (0, 1, 2**31, 2**32 - 1)
+        for first in (-99, 0, 40)
+        for room in (1, 7, 500)
+    ],
+    "weather.half_chord": whole_numbers((-99, 99), (0, 99)),
+    "weather.hazy": numbers((0, 255), (0, 1)),
+    "weather.lighter": numbers((0, 510), (-4, 4), (0, 60), (0, 9)),
+    "weather.ring_room": [(length, np.int32(start), F(9)) for length in (5, 80, 224) for start in (-50, 0, 39, 99)],
+    "weather.ring_start": [(F(first), F(7), np.int32(ring)) for first in (-9, 60) for ring in range(4)],
+    "weather.saturation_in_hls": [*numbers((0, 510), (0, 255)), (F(510), F(0)), (F(0), F(0))],
+    "weather.turned_hue": numbers((-1, 5), (-4, 4), (0, 9)),
     "clahe.tile_side": [(length, num, other, 8) for length in (1, 7, 64, 65) for num in (1, 8) for other in (64, 65)],
     "clahe.most_counted": [(F(limit), area) for limit in (1, 2.5, 40) for area in (1, 100, 784)],
     "clahe.rounded": [(F(i) / 4,) for i in range(40)],
@@ -168,6 +197,7 @@ NOT_OF_ONE_FLOAT = {
     ),
     *("clahe.tile_side", "clahe.most_counted", "clahe.rounded", "clahe.table_entry", "lab.brightness"),
     *("lab.roots", "lab.relit"),
+    *("weather.disc_place", "weather.half_chord", "weather.ring_room", "weather.ring_start"),
 }
 """Leaves that give a whole number, or several numbers."""
 

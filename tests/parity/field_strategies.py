@@ -55,6 +55,8 @@ def of_field(annotation: Any, limits: list[Any], default: Any) -> st.SearchStrat
         return st.sampled_from(inner)
     if annotation is bool:
         return st.booleans()
+    if origin is tuple and (get_origin(inner[0]) is tuple or (len(inner) == 3 and default is None)):
+        return st.tuples(*(of_field(one, limits, default) for one in inner))
     if origin is tuple and len(inner) == 2:
         number = inner[0]
         if get_origin(number) is Annotated:

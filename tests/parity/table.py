@@ -16,7 +16,7 @@ from augpipe import Plan, Recipe, ops
 from augpipe.ops.levels import LevelsOp
 from augpipe.ops.view_passes import in_one_pass
 from tests.parity.oracle import Expected, Float, LookUp
-from tests.parity.pixel_noise import normals, splines
+from tests.parity.pixel_noise import normals, philox, splines
 
 Row = Callable[[Expected, Any, Any], None]
 LENS_KINDS = ("barrel", "pincushion", "stretch_horizontal", "stretch_vertical")
@@ -234,6 +234,8 @@ def _perspective(expected: Expected, op: ops.Perspective, drawn: Any) -> None:
     halves = np.array([expected.out_width / 2, expected.out_height / 2])
     corners = signs * (halves - (0.5 if op.corners == "centres" else 0.0))
     moved = corners - signs * halves * drawn["moved"]
+    if op.inner_std is not None:  # each corner of the frame shows a moved one
+        moved, corners = corners, moved
     # eight equations: each moved corner is looked up at the frame's own
     equations = np.zeros((8, 8))
     for i, ((x, y), (u, v)) in enumerate(zip(moved, corners, strict=True)):
@@ -472,6 +474,15 @@ def _contrast(expected: Expected, op: ops.Contrast, drawn: Any) -> None:
 
 def _brightness_contrast(expected: Expected, op: ops.BrightnessContrast, drawn: Any) -> None:
     gain, added = 1 + float(drawn["contrast"]), 255 * float(drawn["brightness"])
+    if op.of_normalized is not None and (gain, added) != (1, 0):
+        mean, std = np.array(op.of_normalized)
+
+        def change(levels: Float, radius: Float) -> Float:
+            numbers = np.clip(gain * (levels / 255 - mean) / std + added / 255, 0, 1)
+            return 255 * (numbers * std + mean)
+
+        expected.tones.append(change)
+        return
     expected.tones.append(lambda levels, radius: np.clip(gain * levels + added, 0, 255))
 
 
@@ -556,8 +567,13 @@ def _color_jitter(expected: Expected, op: ops.ColorJitter, drawn: Any) -> None:
         lambda levels: _saturated(levels, saturation),
         lambda levels: _turned(levels, turn, op.space) if turn else levels,
     ]
+    mean, std = np.array(((0, 0, 0), (1, 1, 1)) if op.of_normalized is None else op.of_normalized)
+    if (brightness, contrast, saturation, turn) == (1, 1, 1, 0):
+        return
+    expected.tones.append(lambda levels, radius: np.clip((levels - 255 * mean) / std, 0, 255))
     for which in list(permutations(range(4)))[drawn["order"]]:
         expected.tones.append(lambda levels, radius, step=steps[which]: step(levels))
+    expected.tones.append(lambda levels, radius: levels * std + 255 * mean)
 
 
 def _group(expected: Expected, op: Any, drawn: Any) -> None:
@@ -613,6 +629,56 @@ def _noise(expected: Expected, op: ops.Noise, drawn: Any) -> None:
 
     if std or speckle:
         expected.tones.append(add)
+
+
+def _fog(expected: Expected, op: ops.Fog, drawn: Any) -> None:
+    """As albumentations 1 lists its discs: rings grow until they begin a disc's width outside."""
+    density, key = float(drawn["density"]), tuple(int(word) for word in drawn["key"])
+    height, width = expected.out_height, expected.out_width
+    side, wide = max(int(width // 3 * density), 1), max(int(width // 3 * density), 10)
+    rings, x, y = [], width // 2 - 2 * side, height // 2 - side
+    while x > -side or y > -side:
+        rings += [(x, y)] * (side // 10 * (1 + len(set(rings))))
+        if not side // 10:
+            break
+        x -= max(3 * side * width // (width + height), 1)
+        y -= max(3 * side * height // (width + height), 1)
+    words = philox(np.arange(len(rings), dtype=np.uint64), key)
+
+    def veil(levels: Float, radius: Float) -> Float:
+        rows, columns = np.mgrid[:height, :width]
+        for (x, y), word_x, word_y in zip(rings, words[0].tolist(), words[1].tolist(), strict=True):
+            middle = [
+                first + word * max(length - 2 * first - side + 1, 1) // 2**32 + wide // 2
+                for first, word, length in ((x, word_x, width), (y, word_y, height))
+            ]
+            inside = (columns - middle[0]) ** 2 + (rows - middle[1]) ** 2 <= wide // 2 * (wide // 2 + 1)
+            levels = np.where(inside[:, :, None], levels + op.alpha * density * (255 - levels), levels)
+        return levels
+
+    if density:
+        expected.tones.append(veil)
+        size = wide // 10 // 2 * 2 + 1
+        expected.tones.append(lambda levels, radius: cv2.blur(levels, (size, size), borderType=cv2.BORDER_REFLECT_101))
+
+
+def _iso_noise(expected: Expected, op: ops.ISONoise, drawn: Any) -> None:
+    intensity, key = float(drawn["intensity"]), tuple(int(word) for word in drawn["key"])
+    counted = 255 * op.contrast * intensity
+
+    def grain(levels: Float, radius: Float) -> Float:
+        numbers = normals(levels.shape[:2], key)
+        changed = np.empty_like(levels)
+        for place in np.ndindex(levels.shape[:2]):
+            hue, lightness, saturation = colorsys.rgb_to_hls(*(levels[place] / 255))
+            hue += np.clip(numbers[place][0] * float(drawn["hue"]) * intensity, -1, 1)
+            added = max(counted + counted**0.5 * numbers[place][1], 0) / 255
+            lightness = min(lightness + added * (1 - lightness), 1)
+            changed[place] = 255 * np.array(colorsys.hls_to_rgb(hue % 1, lightness, saturation))
+        return changed
+
+    if intensity:
+        expected.tones.append(grain)
 
 
 def _downscale(expected: Expected, op: ops.Downscale, drawn: Any) -> None:
@@ -679,6 +745,8 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.Blur: _blur,
     ops.BoxBlur: _box_blur,
     ops.Emboss: _emboss,
+    ops.Fog: _fog,
+    ops.ISONoise: _iso_noise,
     ops.GaussianBlur: _gaussian_blur,
     ops.MotionBlur: _motion_blur,
     ops.Sharpen: _sharpen,
@@ -861,6 +929,7 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
         ops.Shear(horizontal_deg=(5.0, 40.0), vertical_deg=(5.0, 20.0), about="corner", order="at_once"),
     ),
     "perspective": (ops.Perspective(),),
+    "perspective of a part": (ops.Perspective(inner_std=(0.05, 0.15)),),
     "perspective, gently": (ops.Perspective(distortion=0.1),),
     "perspective of the corner pixels' centres": (ops.Perspective(distortion=0.6, corners="centres"),),
     "blur": (ops.Blur(sigma_px=(0.3, 2.0), p=1.0),),
@@ -950,6 +1019,12 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "channel_dropout": (ops.ChannelDropout(max_channels=2, fill=9.0, p=1.0),),
     "lighting": (ops.Lighting(std=1.0),),
     "color_jitter": (ops.ColorJitter(brightness=0.4, contrast=(0.5, 2.0), saturation=0.9, hue=0.2),),
+    "color_jitter of numbers": (
+        ops.ColorJitter(brightness=0.4, hue=(-1.0, 1.0), space="hsv", of_normalized=((0.5, 0.4, 0.3), (0.3, 0.2, 0.5))),
+    ),
+    "brightness_contrast of numbers": (
+        ops.BrightnessContrast(of_normalized=((0.5, 0.4, 0.3), (0.3, 0.2, 0.5)), p=0.7),
+    ),
     "color_jitter in hsv": (ops.ColorJitter(brightness=0.4, saturation=0.9, hue=0.5, space="hsv"),),
     "identity": (ops.Identity(),),
     "erase": (ops.Erase(p=1.0, fill=(3.0, 99.0, 250.0)),),

@@ -7,7 +7,7 @@ from augpipe import Recipe, ops, plan
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 from augpipe.gpu_ops.image.cuda.launch import finish_batch, most_copied_bytes
 from augpipe.gpu_ops.image.cuda.writing import HELD_AS, ITEM_BYTES
-from augpipe.gpu_ops.image.program_rows import are_filters, as_bytes
+from augpipe.gpu_ops.image.program_rows import HAZE, are_filters, as_bytes
 from augpipe.native.cpu_render import finish_levels
 from augpipe.planning.kernel_rows import kernel_rows
 from tests.parity.promise import compare
@@ -16,6 +16,7 @@ from tests.simulator.test_kernels import LEVEL_TOLERANCE, aligned
 assert IS_SIMULATED, "run these tests in the simulator's session: NUMBA_ENABLE_CUDASIM=1 pytest"
 
 NUM, HEIGHT, WIDTH = 6, 9, 7
+SMALL_DISCS = (1.0, 3.0, 1.0, 2.0, 3.0, 2.0, 4.0, 2.0, 0.7)
 EACH: dict[str, tuple[ops.Op, ...]] = {
     "matrices": (ops.ColorJitter(brightness=0.9, contrast=0.9, saturation=0.9, hue=0.5),),
     "tables": (ops.Brightness(), ops.Posterize(bits=(1, 7)), ops.Hue(), ops.Gamma()),
@@ -32,6 +33,8 @@ EACH: dict[str, tuple[ops.Op, ...]] = {
     "jpeg_compression": (ops.JpegCompression(quality=(1, 100), p=0.8), ops.Saturation()),
     "downscale": (ops.Downscale(scale=(0.2, 0.9), p=0.9), ops.Saturation()),
     "grid_shuffle": (ops.GridShuffle(grid=(3, 2), p=0.9), ops.Saturation()),
+    "fog": (ops.Fog(density=(0.5, 1.0), p=0.9), ops.Saturation()),  # with discs that are small enough for the image
+    "iso_noise": (ops.ISONoise(intensity=(0.1, 3.0), p=0.9),),
     "noise": (ops.Noise(p=0.8, std=(0.0, 30.0), speckle=(0.0, 0.3)),),
     "shared noise": (ops.Noise(p=0.8, std=(5.0, 30.0), per_channel=False), ops.Saturation()),
     "erase": (ops.Erase(p=0.8, fill=(1.0, 2.0, 3.0)), ops.Erase(p=0.8), ops.Vignette(p=0.5)),
@@ -49,7 +52,9 @@ EACH: dict[str, tuple[ops.Op, ...]] = {
 
 def rows_of(chosen: tuple[ops.Op, ...]) -> np.ndarray:
     recipe = Recipe(ops=(*chosen, ops.Normalize()))
-    return kernel_rows(plan(recipe, range(NUM), sizes=[(HEIGHT, WIDTH)] * NUM).rows)
+    rows = kernel_rows(plan(recipe, range(NUM), sizes=[(HEIGHT, WIDTH)] * NUM).rows)
+    rows["steps"]["numbers"][rows["steps"]["kind"] == HAZE, :9] = SMALL_DISCS
+    return rows
 
 
 def rendered_levels(seed: int) -> np.ndarray:

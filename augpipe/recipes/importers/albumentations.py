@@ -293,6 +293,19 @@ def _affine(found: Findings, one: Mapping[str, Any]) -> None:
         )
 
 
+def _perspective(found: Findings, one: Mapping[str, Any]) -> None:
+    if not one["keep_size"] or one.get("fit_output"):
+        raise ValueError("keep_size=False and fit_output=True make frames of other sides, and are not mapped")
+    low, high = (float(end) for end in _from_zero(one["scale"]))
+    made = ops.Perspective(inner_std=(low, high), p=one["p"])
+    limit = "0.32, counted from 0 again" if found.measured_as == ("albumentations-2",) else "1"
+    note = (
+        f"corners lie inwards by at most 0.3 of a side, where there it is {limit}; it looks up once, where there the "
+        "part is cut out in whole pixels, and then resized."
+    )
+    found.add(_name(one), made, note=note, look=_look(one))
+
+
 def _piecewise_affine(found: Findings, one: Mapping[str, Any]) -> None:
     if "border_mode" in one:
         raise ValueError(
@@ -349,7 +362,10 @@ def _optical_distortion(found: Findings, one: Mapping[str, Any]) -> None:
 
 def _jitter(found: Findings, one: Mapping[str, Any]) -> None:
     fields: dict[str, Any] = {name: _limits(one, name, 1.0) for name in ("brightness", "contrast", "saturation")}
-    fields |= {"hue": _limits(one, "hue"), "about": "mean", "space": "hsv", "p": one["p"]}
+    hue = _limits(one, "hue")
+    if found.measured_as == ("albumentations-2",) and max(map(abs, hue)) > 0.5:
+        raise ValueError(f"hue={hue} leaves -0.5..0.5, which version 2 refuses; read version 1 by version='1'")
+    fields |= {"hue": hue, "about": "mean", "space": "hsv", "p": one["p"]}
     found.add("ColorJitter", ops.ColorJitter.model_validate(fields))
 
 
@@ -368,6 +384,26 @@ def _brightness_contrast(found: Findings, one: Mapping[str, Any]) -> None:
     bright, contrast = _limits(one, "brightness_limit"), _limits(one, "contrast_limit")
     made = ops.BrightnessContrast(brightness=bright, contrast=contrast, p=one["p"])
     found.add("RandomBrightnessContrast", made)
+
+
+def _multiply(found: Findings, one: Mapping[str, Any]) -> None:
+    if one["per_channel"] or one["elementwise"]:
+        raise ValueError("per_channel and elementwise, a factor a channel or a pixel, are not mapped; leave them out")
+    low, high = _twice(one["multiplier"])
+    contrast = {"brightness": (0.0, 0.0), "contrast": (low - 1.0, high - 1.0), "p": one["p"]}
+    found.add("MultiplicativeNoise", ops.BrightnessContrast.model_validate(contrast))
+
+
+def _fancy_pca(found: Findings, one: Mapping[str, Any]) -> None:
+    if found.measured_as != ("albumentations-1",):
+        raise ValueError(
+            "of version 2 stretches an image along its own principal components, which is not mapped; read version 1 "
+            "by version='1', or write Lighting here"
+        )
+    note = (
+        "components are those of ImageNet's colours, each with a draw of its own; there the image's own, by one draw."
+    )
+    found.add("FancyPCA", ops.Lighting(std=one["alpha"], p=one["p"]), note=note)
 
 
 def _one_of_both(found: Findings, one: Mapping[str, Any], name: str) -> None:
@@ -398,6 +434,23 @@ def _noise(found: Findings, one: Mapping[str, Any]) -> None:
         std, even_in = [variance**0.5 for variance in limits], "variance"
     fields = {"std": std, "even_in": even_in, "per_channel": one.get("per_channel", True), "p": one["p"]}
     found.add("GaussNoise", ops.Noise.model_validate(fields))
+
+
+def _fog(found: Findings, one: Mapping[str, Any]) -> None:
+    if "fog_coef_lower" not in one:
+        raise ValueError(
+            "of version 2 draws about a thousand small discs, which is not mapped; read version 1 by version='1', or "
+            "write Fog here"
+        )
+    fields = {"density": (one["fog_coef_lower"], one["fog_coef_upper"]), "alpha": one["alpha_coef"], "p": one["p"]}
+    note = "a square of an even number of pixels, which the blur goes over there, has one more; levels are not rounded."
+    found.add("RandomFog", ops.Fog.model_validate(fields), note=note)
+
+
+def _iso_noise(found: Findings, one: Mapping[str, Any]) -> None:
+    made = ops.ISONoise(hue=tuple(one["color_shift"]), intensity=tuple(one["intensity"]), p=one["p"])
+    note = "grain is as strong as in an image whose lightness varies by 0.2; there by how much the image's own does."
+    found.add("ISONoise", made, note=note)
 
 
 def _additive_noise(found: Findings, one: Mapping[str, Any]) -> None:
@@ -646,6 +699,7 @@ MADE: dict[str, Maker] = {
     "ShiftScaleRotate": _shift_scale_rotate,
     "Affine": _affine,
     "IAAAffine": add_affine_of_imgaug,
+    "Perspective": _perspective,
     "PiecewiseAffine": _piecewise_affine,
     "IAAPiecewiseAffine": _piecewise_affine,
     "GridDistortion": _grid_distortion,
@@ -655,6 +709,8 @@ MADE: dict[str, Maker] = {
     "RandomBrightnessContrast": _brightness_contrast,
     "RandomBrightness": lambda found, one: _one_of_both(found, one, "brightness"),
     "RandomContrast": lambda found, one: _one_of_both(found, one, "contrast"),
+    "MultiplicativeNoise": _multiply,
+    "FancyPCA": _fancy_pca,
     "HueSaturationValue": _hue_saturation_value,
     "CoarseDropout": _coarse_dropout,
     "Cutout": _cutout,
@@ -698,9 +754,8 @@ MADE: dict[str, Maker] = {
     "ToFloat": _to_float,
     "ToTensor": _nothing,
     "ToTensorV2": _nothing,
-    "ISONoise": refused(
-        "adds noise to hue, and to lightness by how much the image's own varies, both of HLS; write GaussNoise"
-    ),
+    "ISONoise": _iso_noise,
+    "RandomFog": _fog,
     "MaskDropout": refused("looks at objects of a mask; write CoarseDropout, which fills rectangles wherever they lie"),
     "Lambda": _lambda,
     "NoOp": same(ops.Identity),

@@ -30,6 +30,10 @@ FIELD = "the field is made of B-splines, with the variance and nearly the correl
 """What differs in an elastic transform."""
 UNEVEN = "corners that no perspective gives, or nearly so, move less."
 """What differs in a perspective of a distortion above 0.6."""
+CUT_OFF = "numbers that are normalised are kept within 0..1 before its first change, and not only behind it."
+"""What differs in a ColorJitter behind a Normalize."""
+MOST_RECTANGLES = 8
+"""That an image is erased in."""
 SQUARE_PX = 224
 """The side of a frame, in pixels, where it depends on the image."""
 
@@ -203,6 +207,11 @@ class Findings:
         if told:
             names = ", ".join(dict.fromkeys(told))
             self.note(f"Normalize: stands before {names}, and acts last here, which is the same.")
+        for place, row in enumerate(self.rows):
+            jitters = [inner for op in row.ops for inner in op.flat if isinstance(inner, ops.ColorJitter)]
+            if any(jitter.of_normalized for jitter in jitters) and not row.holds:
+                self._differs(place, CUT_OFF)
+                self.note(f"{row.name}: {CUT_OFF}")
 
     def _note_order(self, beyond: Beyond, interpolation: str) -> None:
         """Say of groups of both colours and geometry, whose colours act behind all geometry of their pass, where that
@@ -274,6 +283,15 @@ class Findings:
                 self.note(f"{row.name}: {FIRST}")
         self.ops[:] = [made[id(op)] for op in self.ops]
 
+    def _part_bends(self, beyond: Beyond, chosen: Look) -> None:
+        """Have what bends or projects an image behind something else that does so look alone."""
+        for place, row in enumerate(self.rows):
+            at = next((at for at, op in enumerate(self.ops) if row.ops and op is row.ops[0]), None)
+            if row.look and at is not None and any(map(_bends, row.ops)):
+                first = max((nth + 1 for nth, op in enumerate(self.ops[:at]) if has_own_look(op)), default=0)
+                if any(map(_bends, self.ops[first:at])):
+                    self._looks_alone(place, beyond, chosen)
+
     def _looks_alone(self, place: int, beyond: Beyond, chosen: Look) -> bool:
         """Have a map that looks otherwise than the recipe do so in a pass of its own, where there is one left."""
         row = self.rows[place]
@@ -299,9 +317,11 @@ class Findings:
         borders = [*([own] if own else []), *(seen_beyond(*row.beyond) for row in self.rows if row.beyond)]
         border, fill = borders[0] if borders else ("context", (0.0, 0.0, 0.0))
         look = self._one_look((border, fill))
+        self._part_bends((border, fill), look)
         self._note_order((border, fill), look.interpolation)
         for place, op in enumerate(self.ops):
-            if op.op == "normalize" and any(later.op not in ("normalize", "erase") for later in self.ops[place + 1 :]):
+            later = [inner.op for one in self.ops[place + 1 :] for inner in one.flat]
+            if op.op == "normalize" and not {"normalize", "erase"}.issuperset(later):
                 self.refuse("Normalize", "stands before other ops, and is always the last step here")
         if self.problems and strict is not False:
             how = " by strict=False (--leave-out)," if strict else ""
@@ -324,12 +344,30 @@ class Findings:
         return {**fields, "interpolation": look.interpolation, "antialias": look.antialias}
 
 
+def _bends(op: Op) -> bool:
+    return any(inner.is_lens or inner.is_projective for inner in op.flat)
+
+
 def erase(p: float, scale: Any, ratio: Any, fill: Any, normalised: Op | None) -> ops.Erase:
     """An Erase, in terms of what normalisation makes of it."""
     erased = ops.Erase(p=p, scale=tuple(scale), ratio=tuple(ratio), fill=fill)
     if not isinstance(normalised, ops.Normalize):
         return erased
     return erased.model_copy(update={"mean": normalised.mean, "std": normalised.std})
+
+
+def erase_several(p: float, scale: Any, ratio: Any, fill: Any, normalised: Op | None, num: tuple[int, int]) -> Op:
+    """As `erase`, of a drawn number of rectangles, which share the area: timm's."""
+    if num == (1, 1):
+        return erase(p, scale, ratio, fill, normalised)
+    if not 1 <= num[0] <= num[1] <= MOST_RECTANGLES:
+        raise ValueError(f"{num[0]} to {num[1]} rectangles are not mapped; 1 to {MOST_RECTANGLES} are")
+    choices: list[Op] = []
+    for count in range(num[0], num[1] + 1):
+        parts = tuple(share / count for share in scale)
+        each = tuple(erase(1.0, parts, ratio, fill, normalised) for _ in range(count))
+        choices.append(each[0] if count == 1 else ops.AllOf.model_validate({"ops": each}))
+    return ops.OneOf.model_validate({"ops": choices, "p": p})
 
 
 def _row_in_levels(row: Row, normalize: ops.Normalize) -> Row:

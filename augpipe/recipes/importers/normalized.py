@@ -5,13 +5,15 @@ from augpipe.ops import Op
 from augpipe.ops.commuting import acts_in_look_up
 from augpipe.validation.models import changed
 
+OF_NUMBERS = ops.BrightnessContrast | ops.ColorJitter
+"""Ops that can be told to change what a Normalize made."""
 WHOLE_PIXELS = (ops.QuarterTurn, ops.Transpose)
 """Geometry that moves whole pixels."""
 
 
 def shows_means(op: Op) -> bool:
     """Whether its levels are means of those before it, or its fill."""
-    return acts_in_look_up(op) or isinstance(op, ops.CoarseDropout | ops.Identity)
+    return acts_in_look_up(op) or isinstance(op, ops.CoarseDropout | ops.Identity | OF_NUMBERS)
 
 
 def in_levels(op: Op, normalize: ops.Normalize) -> Op:
@@ -24,9 +26,21 @@ def in_levels(op: Op, normalize: ops.Normalize) -> Op:
         held = tuple(in_levels(inner, normalize) for inner in op.ops)
         is_same = all(new is old for new, old in zip(held, op.ops, strict=True))
         return op if is_same else changed(op, ops=held)  # rows find their ops by identity
+    if isinstance(op, OF_NUMBERS):
+        return _of_numbers(op, normalize)
     if isinstance(op, ops.CoarseDropout):
         return changed(op, fill=level(op.fill, normalize))
     return changed(op, fill=level(op.beyond[1], normalize)) if op.beyond and op.beyond[0] == "constant" else op
+
+
+def _of_numbers(op: Op, normalize: ops.Normalize) -> Op:
+    """An op that changes what a Normalize made, and keeps it within 0..1."""
+    mean, std = normalize.mean, normalize.std
+    if set(mean) == {0.0} and set(std) == {1.0}:
+        return op
+    if min(mean) < 0.0 or max(map(sum, zip(mean, std, strict=True))) > 1.0:
+        raise ValueError(f"stands before {op.op}, which keeps numbers within 0..1: with its mean and std, of no level")
+    return changed(op, of_normalized=(mean, std))
 
 
 def level(fill: tuple[float, float, float], normalize: ops.Normalize) -> tuple[float, float, float]:

@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from math import inf
+from math import inf, log
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +19,8 @@ OLD_NAMES = {"resample": "interpolation", "fillcolor": "fill"}
 """Arguments of torchvision that were called otherwise once."""
 VERSIONS = ("2", "1")
 """Of albumentations, whose arguments and defaults changed with version 2; the first that takes all calls is taken."""
+ERASING_OF_TIMM = ("timm.data.RandomErasing", "timm.data.random_erasing.RandomErasing")
+"""Where timm has the one transform that stands among torchvision's."""
 PAIRS = {"blur_limit": 3, "clip_limit": 1, "sigma_limit": 0, "var_limit": 0}
 """Limits of albumentations that begin at this number where only the largest is given."""
 
@@ -119,6 +121,12 @@ def _object(call: Call) -> Any:
     """What torchvision's importer reads: an object with the class name and the attributes of the transform."""
     if call.path in ("torch.nn.Sequential", "torch.nn.Identity"):
         call = Call(path=call.name, line=call.line, args=(call.args,) if call.args else ())
+    if call.path in ERASING_OF_TIMM:
+        given = _bound("timm", call)
+        longest = given["max_aspect"] or 1.0 / given["min_aspect"]
+        given |= {"log_aspect_ratio": (log(given["min_aspect"]), log(longest)), "mode": given["mode"].lower()}
+        given |= {"max_count": given["max_count"] or given["min_count"]}
+        return type(call.name, (), given)()
     call = replace(call, kwargs={OLD_NAMES.get(name, name): value for name, value in call.kwargs.items()})
     given = {name: _made(value) for name, value in _bound("torchvision", call).items()}
     normal = NORMAL.get(call.name, {})

@@ -7,7 +7,7 @@ from typing import Any
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.policies.timm_policies import read_name
-from augpipe.recipes.importers.findings import Findings, Look, channels, erase, levels
+from augpipe.recipes.importers.findings import Findings, Look, channels, erase_several, levels
 from augpipe.recipes.importers.looks import finished_in_turn, note_of
 from augpipe.validation.suggest import nearest
 
@@ -52,6 +52,8 @@ UNMAPPED: dict[str, Any] = {
 }
 """What is taken at timm's own value alone, at which it changes nothing."""
 DEFAULT_CROP_PCT = 0.875
+ERASED = {"const": "mean", "pixel": "noise"}
+"""The `mode` of timm's RandomErasing -> the fill of an Erase."""
 
 
 def found_in(arguments: Mapping[str, Any]) -> Findings:
@@ -156,8 +158,9 @@ def _jitter(found: Findings, given: Mapping[str, Any]) -> None:
 def _erase(found: Findings, given: Mapping[str, Any], normalised: ops.Normalize) -> None:
     if not given["re_prob"]:
         return
-    if given["re_mode"] not in ("const", "pixel") or given["re_count"] != 1:
-        found.refuse("re_mode, re_count", "'const' and 'pixel', once, are mapped")
+    if given["re_mode"] not in ERASED:
+        found.refuse("re_mode", f"{given['re_mode']!r} is not mapped; 'const' and 'pixel' are")
         return
-    fill = "mean" if given["re_mode"] == "const" else "noise"
-    found.add("re_prob", erase(given["re_prob"], (0.02, 1.0 / 3.0), (0.3, 1.0 / 0.3), fill, normalised))
+    area, ratio, num = (0.02, 1.0 / 3.0), (0.3, 1.0 / 0.3), (1, int(given["re_count"]))
+    made = erase_several(given["re_prob"], area, ratio, ERASED[given["re_mode"]], normalised, num)
+    found.add("re_prob", made)

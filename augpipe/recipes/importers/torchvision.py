@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from math import exp
 from typing import Any
 
 from augpipe import ops, policies
@@ -18,12 +19,14 @@ from augpipe.recipes.importers.findings import (
     Maker,
     channels,
     erase,
+    erase_several,
     levels,
     refused,
     same,
 )
 from augpipe.recipes.importers.functions import NOT_HELD, NOTE, ON_TENSORS, OfPillow, custom
 from augpipe.recipes.importers.looks import finished_in_turn, note_of
+from augpipe.recipes.importers.timm import ERASED
 from augpipe.validation.models import changed
 
 SILENT = {
@@ -234,11 +237,30 @@ def _elastic_transform(found: Findings, one: Any) -> None:
 
 def _erasing(found: Findings, one: Any) -> None:
     normalised = next((op for op in found.ops if isinstance(op, ops.Normalize)), None)
+    if hasattr(one, "probability"):
+        _erasing_of_timm(found, one, normalised)
+        return
     is_noise = one.value in (None, "random")
     if not is_noise and any(levels(one.value)):
         raise ValueError(f"value={one.value!r} is not mapped; 0 and 'random' are")
     fill = "noise" if is_noise else (0.0, 0.0, 0.0) if normalised is None else "mean"
     found.add("RandomErasing", erase(one.p, one.scale, one.ratio, fill, normalised))
+
+
+def _erasing_of_timm(found: Findings, one: Any, normalised: ops.Normalize | None) -> None:
+    """timm's transform of that name, which stands among torchvision's; it fills with what is 0 in the end."""
+    if one.mode not in ERASED:
+        raise ValueError(f"mode={one.mode!r} is not mapped; 'const' and 'pixel' are")
+    if one.num_splits > 1:
+        raise ValueError(
+            f"num_splits={one.num_splits} leaves a part of a batch whole, which is not mapped; set it to 0"
+        )
+    if normalised is None and one.mode == "pixel":
+        raise ValueError("fills with normal numbers, which are levels behind a Normalize; put one before it")
+    fill = (0.0, 0.0, 0.0) if normalised is None else ERASED[one.mode]
+    ratio, area = tuple(map(exp, one.log_aspect_ratio)), (one.min_area, one.max_area)
+    num = int(one.min_count), int(one.max_count)
+    found.add("RandomErasing", erase_several(one.probability, area, ratio, fill, normalised, num))
 
 
 def _group(make: Callable[[Any, tuple[Op, ...]], Op], note: str = "") -> Maker:

@@ -25,7 +25,7 @@ from augpipe.gpu_ops.cuda.memory import (
     store_f32,
     store_u8,
 )
-from augpipe.gpu_ops.image import clahe, noise, scratch_rows, tone, whole_image
+from augpipe.gpu_ops.image import clahe, noise, scratch_rows, tone, weather, whole_image
 from augpipe.gpu_ops.image.cuda.cells import coarsen, shuffle
 from augpipe.gpu_ops.image.cuda.clahe import count, make_tables, relight, take_lightness
 from augpipe.gpu_ops.image.cuda.compression import (
@@ -46,6 +46,7 @@ from augpipe.gpu_ops.image.cuda.neighbours import (
     sum_rows,
     take_median,
 )
+from augpipe.gpu_ops.image.cuda.weather import grainy, seen_through
 from augpipe.gpu_ops.image.cuda.writing import FLOAT32, ITEM_BYTES, write
 from augpipe.gpu_ops.image.noise import BITS_OF_ONE, EXPONENT_BIAS, EXPONENT_SHIFT, MANTISSA
 from augpipe.gpu_ops.image.program_rows import (
@@ -59,6 +60,8 @@ from augpipe.gpu_ops.image.program_rows import (
     FILL,
     FIRST_FILTER,
     FIRST_LOOK,
+    GRAIN,
+    HAZE,
     HSV,
     INVERSE_CORNER_R2,
     JPEG,
@@ -86,7 +89,7 @@ noisy, above_zero, turn_of = shared(tone.noisy), shared(noise.above_zero), share
 radius_squared, sine_and_cosine = shared(noise.radius_squared), shared(noise.sine_and_cosine)
 hue_of, saturation_of, of_hue = shared(tone.hue_of), shared(tone.saturation_of), shared(tone.of_hue)
 philox_block = shared(philox.philox_block)
-tile_side = shared(clahe.tile_side)
+tile_side, hazy = shared(clahe.tile_side), shared(weather.hazy)
 normalise, vignette_gain = shared(tone.normalise), shared(tone.vignette_gain)
 
 ZERO = np.float32(0.0)
@@ -134,6 +137,16 @@ def changed(at, first, stop, red, green, blue, pixel, height, width):
             red = np.float32(of_hue(tone.RED_AT, hue, value, chroma))
             green = np.float32(of_hue(tone.GREEN_AT, hue, value, chroma))
             blue = np.float32(of_hue(tone.BLUE_AT, hue, value, chroma))
+        elif kind == HAZE:
+            seen = seen_through(numbers, at_step + STEP_KEY, pixel, height, width)
+            red, green, blue = (
+                np.float32(hazy(red, seen)),
+                np.float32(hazy(green, seen)),
+                np.float32(hazy(blue, seen)),
+            )
+        elif kind == GRAIN:
+            of_hue_normal, of_lightness, _ = normals(at_step + STEP_KEY, pixel)
+            red, green, blue = grainy(red, green, blue, numbers, of_hue_normal, of_lightness)
         elif kind == FILL:
             column, row = np.float32(pixel % width), np.float32(pixel // width)
             is_within = load_f32(numbers) <= column and column < load_f32(numbers + 8)

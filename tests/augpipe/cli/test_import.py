@@ -19,7 +19,7 @@ IMAGENET_MEAN, IMAGENET_STD = np.array(ops.Normalize().mean), np.array(ops.Norma
 
 SCRIPT = """
 import albumentations as A
-train = A.Compose([A.RandomCrop(8, 8), A.HorizontalFlip(), A.RandomFog(p=0.1)])
+train = A.Compose([A.RandomCrop(8, 8), A.HorizontalFlip(), A.RandomRain(p=0.1)])
 valid = A.Compose([A.CenterCrop(8, 8)])
 """
 
@@ -37,7 +37,7 @@ def test_a_script_becomes_a_file_and_a_table() -> None:
     assert Recipe.load("mine.toml").ops == (ops.RandomCrop(size=(8, 8)), ops.Flip())
     lines = [line.split() for line in ended.stderr.splitlines()]
     assert ["RandomCrop", "random_crop", "exact"] in lines
-    assert ["RandomFog", "-", "left", "out", "is", "not", "known", "here"] in lines
+    assert ["RandomRain", "-", "left", "out", "is", "not", "known", "here"] in lines
     assert ["read", "as", "albumentations", "2,", "though", "it", "also", "fits", "version", "1."] in lines
 
 

@@ -319,7 +319,7 @@ CALLS = [
     ("ops.RandomResizedCrop(size=224.5)", FieldError, "size=224.5 must be a whole number of pixels"),
     ("ops.RandomResizedCrop(size=(224, 224, 3))", FieldError, "or two of them, height and width"),
     ("ops.RandomResizedCrop(scale=0.5)", FieldError, "scale=0.5 must be two finite numbers: scale=[smallest, largest]"),
-    ("ops.RandomResizedCrop(scale=(8, 100))", FieldError, "scale=(8.0, 100.0) is not a range within 0..1"),
+    ("ops.RandomResizedCrop(scale=(8, 100))", FieldError, "scale=(8.0, 100.0) is not a range within 0..4"),
     ("ops.MultiResolutionCrop(scales=256)", FieldError, "scales=256 must be a list of short sides", "scales=[256]"),
     (
         "ops.MultiResolutionCrop(scale=256)",

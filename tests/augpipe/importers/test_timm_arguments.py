@@ -94,7 +94,7 @@ def test_all_problems_are_listed() -> None:
         "'input_size' is",
         "'rkrc' is not mapped",
         "blends several",
-        "re_mode, re_count",
+        "re_mode: 'rand'",
         "separate",
         "5 of timm's",
     )

@@ -1,0 +1,121 @@
+"""Transforms that few published recipes hold: what they become, and what is told of them."""
+
+import numpy as np
+import pytest
+
+from augpipe import Augment, Recipe, importers, ops
+
+MEAN, STD = (0.5, 0.4, 0.3), (0.3, 0.2, 0.25)
+NORMALIZE = f"A.Normalize(mean={MEAN}, std={STD})"
+
+
+def test_brightness_and_contrast_behind_a_normalize_change_its_numbers_and_keep_them_within_0_and_1() -> None:
+    later = "A.RandomContrast((-0.2, -0.2), p=1), A.RandomBrightness((0.3, 0.3), p=1), A.HorizontalFlip(p=1)"
+    found = importers.from_text(f"A.Compose([{NORMALIZE}, {later}])", version="1")
+    assert [op.op for op in found.recipe.ops] == ["brightness_contrast", "brightness_contrast", "flip", "normalize"]
+    image = np.random.default_rng(0).integers(0, 256, (9, 7, 3), np.uint8)
+    shown = Augment(found.recipe, framework="numpy", layout="NHWC")(image)
+    numbers = (image[:, ::-1] / 255 - MEAN) / STD
+    expected = np.clip(np.clip(0.8 * numbers, 0, 1) + 0.3, 0, 1)
+    assert np.ptp(numbers) > 3.0
+    np.testing.assert_allclose(shown, expected, atol=1e-4)
+
+
+def test_a_jitter_behind_a_normalize_is_near_and_says_why() -> None:
+    text = "T.Compose([T.ToTensor(), T.Normalize((0.5, 0.4, 0.3), (0.3, 0.2, 0.25)), T.ColorJitter(0.4, hue=0.1)])"
+    row = importers.from_text(text).rows[-1]
+    assert row.ops[0].of_normalized == (MEAN, STD)
+    assert row.verdict == "near" and row.note.startswith("numbers that are normalised are kept within 0..1 before")
+    levels = importers.from_text("T.Compose([T.ToTensor(), T.ColorJitter(0.4, hue=0.1), T.Normalize(0.5, 0.5)])")
+    assert levels.recipe.ops[0].of_normalized is None
+
+
+@pytest.mark.parametrize(("mean", "std"), [((-0.1,) * 3, (0.5,) * 3), ((0.7,) * 3, (0.5,) * 3)])
+def test_numbers_of_no_level_are_refused(mean: object, std: object) -> None:
+    with pytest.raises(ValueError, match="Normalize: stands before brightness_contrast, which keeps numbers within"):
+        importers.from_text(f"A.Compose([A.Normalize(mean={mean}, std={std}), A.RandomBrightness()])")
+
+
+def test_what_keeps_numbers_within_a_part_of_the_levels_does_not_commute_with_a_look_up() -> None:
+    made = [ops.BrightnessContrast(p=1.0, of_normalized=(MEAN, STD)), ops.Rotate(p=1.0)]
+    assert Recipe(ops=made).num_passes == 2 and Recipe(ops=[ops.BrightnessContrast(), made[1]]).num_passes == 1
+
+
+def test_timms_erasing_among_torchvisions_transforms() -> None:
+    head = "T.ToTensor(), T.Normalize([0.5, 0.4, 0.3], [0.3, 0.2, 0.25])"
+    text = "T.Compose([{}, timm.data.random_erasing.RandomErasing(0.4, mode='pixel', {})])"
+    (_, erased) = importers.from_text(text.format(head, "device='cpu'")).recipe.ops
+    assert erased.ratio == pytest.approx((0.3, 1 / 0.3))
+    expected = ops.Erase(p=0.4, scale=(0.02, 1 / 3), ratio=erased.ratio, fill="noise", mean=MEAN, std=STD)
+    assert erased == expected
+    (_, several) = importers.from_text(text.format(head, "max_count=3")).recipe.ops
+    assert isinstance(several, ops.OneOf) and several.p == 0.4
+    assert [len(choice.flat) for choice in several.ops] == [1, 2, 3]
+    assert {op.scale for op in several.ops[2].flat} == {(0.02 / 3, 1 / 9)}
+    for given, told in (("num_splits=2", "num_splits=2"), ("min_count=9", "9 to 9 rectangles")):
+        with pytest.raises(ValueError, match=told):
+            importers.from_text(text.format(head, given))
+    with pytest.raises(ValueError, match="put one before it"):
+        importers.from_text(text.format("T.ToTensor()", "device='cpu'"))
+    several = importers.from_timm(re_prob=0.3, re_mode="pixel", re_count=2).recipe.ops[-1]
+    assert isinstance(several, ops.OneOf) and [len(choice.flat) for choice in several.ops] == [1, 2]
+
+
+def test_a_second_bend_takes_a_pass_of_its_own() -> None:
+    bends = "A.ElasticTransform(p=0.2), A.GridDistortion(p=0.2)"
+    found = importers.from_text(f"A.Compose([A.Resize(64, 64), {bends}, A.Normalize()])", version="2")
+    passes = [[key for key, _ in own] for own in found.recipe.passes[0]]
+    assert passes == [["resize", "elastic_transform"], ["all_of", "normalize"]]
+    with pytest.raises(ValueError, match="elastic_transform and grid_distortion may both act on one"):
+        Recipe(ops=[ops.ElasticTransform(), ops.AllOf(ops=[ops.GridDistortion()])])
+    many = ", ".join(["A.GridDistortion()"] * 9)
+    with pytest.raises(ValueError, match="may both act on one"):
+        importers.from_text(f"A.Compose([{many}])", version="2")
+
+
+def test_a_perspective_that_shows_a_part() -> None:
+    for version, limit in (("1", "it is 1;"), ("2", "counted from 0 again")):
+        (row,) = importers.from_text("A.Compose([A.Perspective(scale=0.08, p=0.3)])", version=version).rows
+        assert row.ops == (ops.Perspective(inner_std=(0.0, 0.08), p=0.3),)
+        assert row.verdict == "near" and limit in row.note
+        for given in ("keep_size=False", "fit_output=True"):
+            with pytest.raises(ValueError, match="make frames of other sides"):
+                importers.from_text(f"A.Compose([A.Perspective({given})])", version=version)
+
+
+def test_what_a_perspective_shows_lies_within_the_frame() -> None:
+    image = np.full((40, 60, 3), 200, np.uint8)
+    recipe = Recipe(ops=[ops.Perspective(inner_std=(0.2, 0.3))], border="constant", interpolation="nearest")
+    assert np.unique(Augment(recipe, framework="numpy", dtype="uint8")([image] * 9)).tolist() == [200]
+
+
+def test_a_hue_of_more_than_half_a_turn_is_of_version_1() -> None:
+    text = "A.Compose([A.ColorJitter(hue=0.6)])"
+    assert importers.from_text(text, version="1").recipe.ops[0].hue == (-0.6, 0.6)
+    with pytest.raises(ValueError, match="leaves -0.5..0.5, which version 2 refuses"):
+        importers.from_text(text, version="2")
+
+
+def test_one_factor_for_all_pixels_is_a_contrast() -> None:
+    found = importers.from_text("A.Compose([A.MultiplicativeNoise(p=0.3)])")
+    assert found.recipe.ops[0].contrast == pytest.approx((-0.1, 0.1)) and found.recipe.ops[0].brightness == (0.0, 0.0)
+    with pytest.raises(ValueError, match="per_channel and elementwise"):
+        importers.from_text("A.Compose([A.MultiplicativeNoise(elementwise=True)])")
+
+
+def test_colours_along_principal_components_are_near() -> None:
+    (row,) = importers.from_text("A.Compose([A.FancyPCA(alpha=0.2)])", version="1").rows
+    assert row.ops == (ops.Lighting(std=0.2, p=0.5),) and row.verdict == "near" and "ImageNet's" in row.note
+    with pytest.raises(ValueError, match="of version 2 stretches an image"):
+        importers.from_text("A.Compose([A.FancyPCA()])", version="2")
+
+
+def test_fog_and_grain_are_near_and_say_why() -> None:
+    text = "A.Compose([A.RandomFog(0.2, 0.4, alpha_coef=0.1, p=0.3), A.ISONoise(intensity=(0.2, 0.3), p=0.4)])"
+    fog, grain = importers.from_text(text, version="1").rows
+    assert fog.ops == (ops.Fog(density=(0.2, 0.4), alpha=0.1, p=0.3),)
+    assert grain.ops == (ops.ISONoise(hue=(0.01, 0.05), intensity=(0.2, 0.3), p=0.4),)
+    assert (fog.verdict, grain.verdict) == ("near", "near")
+    assert "an even number of pixels" in fog.note and "whose lightness varies by 0.2" in grain.note
+    with pytest.raises(ValueError, match="of version 2 draws about a thousand small discs"):
+        importers.from_text("A.Compose([A.RandomFog()])", version="2")
