@@ -86,10 +86,13 @@ if not TYPE_CHECKING:  # the names above are all that there are to a type checke
     def __getattr__(name):
         from importlib import import_module
 
-        if name in _PLACES:
-            return globals().setdefault(name, getattr(import_module(_PLACES[name]), name))
+        from augpipe.validation.collecting import without_collecting
+
         try:
-            return import_module(f"{__name__}.{name}")
+            with without_collecting():
+                if name in _PLACES:
+                    return globals().setdefault(name, getattr(import_module(_PLACES[name]), name))
+                return import_module(f"{__name__}.{name}")
         except ModuleNotFoundError as error:
             if error.name != f"{__name__}.{name}":
                 raise  # it is there, and lacks something itself

@@ -1,5 +1,7 @@
 """Row indexes of a loader's JPEGs, from one epoch to the next."""
 
+import math
+import mmap
 import threading
 from collections.abc import Callable
 from copy import copy
@@ -91,5 +93,13 @@ class RowIndexes:
             return
         with self._lock:
             if self._rooms is None:
-                self._rooms = np.zeros((self._num_samples, self._room_bytes), np.uint8)
+                self._rooms = _zeros(self._num_samples, self._room_bytes)
             self._rooms[sample_id, : len(index)] = np.frombuffer(index, np.uint8)
+
+
+def _zeros(*shape: int) -> npt.NDArray[np.uint8]:
+    """`np.zeros`, which would ask Linux for pages of 2 MB: one for each JPEG, of which an index fills some KB."""
+    size = math.prod(shape)
+    # a process that forks keeps its own
+    private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    return np.frombuffer(mmap.mmap(-1, size, **private), np.uint8).reshape(shape)

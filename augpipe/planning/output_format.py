@@ -1,6 +1,5 @@
 """How finished pixels are held: dtype, layout and framework, checked once and applied to every batch."""
 
-import gc
 import importlib.util
 import sys
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from augpipe.recipes.recipe import Recipe
 from augpipe.sources.protocol import Labels
 from augpipe.validation.arguments import check_choice
+from augpipe.validation.collecting import without_collecting
 
 if TYPE_CHECKING:
     import torch
@@ -128,10 +128,9 @@ def import_torch() -> Any:
     """
     if (loaded := sys.modules.get("torch")) is not None:
         return loaded
-    collects = gc.isenabled()
-    gc.disable()  # it makes a million objects that stay: to look among them for garbage takes a sixth of the time
     try:
-        import torch
+        with without_collecting():
+            import torch
     except ImportError as error:
         if error.name != "torch":
             raise  # of an installed torch that is broken: it says itself what it lacks
@@ -139,7 +138,4 @@ def import_torch() -> Any:
             'framework="torch" needs torch, which is not installed: pip install "augpipe[torch]", '
             'or choose framework="numpy".'
         ) from error
-    finally:
-        if collects:
-            gc.enable()
     return torch

@@ -36,7 +36,8 @@ made = getattr(augpipe.recipes, sys.argv[2])()
 imported = time.perf_counter()
 loader = augpipe.Loader(sys.argv[1], made, batch_size=32, seed=1, framework=sys.argv[3])
 built = time.perf_counter()
-images = next(iter(loader)).images
+batches = iter(loader)  # kept: to end a pass waits for the batches that were begun
+images = next(batches).images
 first = time.perf_counter()
 try:
     from augpipe.decoding.jpeg import own_decoder

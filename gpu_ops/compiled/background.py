@@ -19,6 +19,9 @@ from augpipe.gpu_ops.compiled.lock import POLL_S
 _ROOT = Path(__file__).parents[3]
 """What stands on the path of modules where this package is found; see `_start`."""
 
+_SELDOM = (200_000, 5, 100)
+"""When to look for garbage: numba's graphs are large and little of them is garbage; it took a fifth of the time."""
+
 _processes: dict[str, "subprocess.Popen[bytes]"] = {}
 """Overload -> the process that compiles it, or did."""
 _lock = threading.Lock()
@@ -67,7 +70,7 @@ def _start(wanted: Sequence[Overload], nice: int) -> "subprocess.Popen[bytes]":
     groups, names = sorted({one.group for one in wanted}), [one.name for one in wanted]
     # numba leaves one thread to compile in a process; the package is found as it was here, whatever is installed
     program = (
-        f"import sys; sys.path.append({str(_ROOT)!r}); "
+        f"import gc, sys; sys.path.append({str(_ROOT)!r}); gc.set_threshold{_SELDOM}; "
         "from augpipe.gpu_ops.compiled.background import compile_named; compile_named(*sys.argv[1:])"
     )
     folder = kernels_folder()
@@ -101,9 +104,8 @@ def _end(process: "subprocess.Popen[bytes]", started_by: int) -> None:
 
 def compile_named(groups: str, *names: str) -> None:
     """Compile declared overloads of some groups, "render,order" say; what such a process runs."""
-    # numba's graphs are large and little of them is garbage: to look for it took a fifth of the time
     gc.freeze()
-    gc.set_threshold(200_000, 5, 100)
+    gc.set_threshold(*_SELDOM)
     by_name = {one.name: one for one in overloads(groups.split(","))}
     for name in names:
         by_name[name].compile()

@@ -14,6 +14,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from llvmlite.binding import parse_assembly, parse_bitcode
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.runtime import rtsys
@@ -142,13 +143,19 @@ class KernelCache(_Cache):  # type: ignore[misc]
             return None
         # what machine code needs of numba; the rest of `refresh` is for compiling, and takes half a second
         rtsys.initialize(target_context)
-        return CompileResult._rebuild(target_context, *pickle.loads(content))
+        reduced, bitcode = pickle.loads(content)
+        result = CompileResult._rebuild(target_context, *reduced)
+        result.library._get_module_for_linking = lru_cache(partial(parse_bitcode, bitcode))
+        return result
 
     def _keep(self, folder: Path, sig: Any, data: Any) -> None:
         assert not data.lifted and not data.library.has_dynamic_globals, f"{self._name} cannot be kept"
         path = self._path(folder, sig)
+        (name, kind, (machine_code, bitcode)), *others = data._reduce()
+        names = _names_alone(data.library._get_module_for_linking())
+        content = dumps((((name, kind, (machine_code, names)), *others), bitcode))
         try:
-            write_sealed(path, self._identity(sig, target_cpu()), dumps(data._reduce()))
+            write_sealed(path, self._identity(sig, target_cpu()), content)
         except OSError as error:
             logger.warning(
                 "the compiled kernel %s cannot be kept in %s (%s): it is compiled again at the next start",
@@ -163,6 +170,17 @@ class KernelCache(_Cache):  # type: ignore[misc]
 
     def _identity(self, sig: Any, cpu: str) -> str:
         return f"{kernels_digest(cpu)} {_file_digest(inspect.getfile(self._kernel.py_func))} {self._name} {sig}"
+
+
+def _names_alone(module: Any) -> bytes:
+    """Bitcode of a module that defines what another one does, without any content.
+
+    numba parses the bitcode of all that it loads, to know its names: a third of the time to a first batch. Only a
+    kernel that calls the loaded one, and is compiled now, needs the whole.
+    """
+    functions = [f'define void @"{one.name}"() {{ ret void }}' for one in module.functions if not one.is_declaration]
+    variables = [f'@"{one.name}" = global i8 0' for one in module.global_variables if not one.is_declaration]
+    return bytes(parse_assembly("\n".join(functions + variables)).as_bitcode())
 
 
 def say_compiling(what: str) -> None:

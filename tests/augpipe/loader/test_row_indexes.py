@@ -1,5 +1,8 @@
 """Row indexes from one epoch to the next: the same batches, and fewer codes read."""
 
+import mmap
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -147,6 +150,21 @@ def test_negative_room_is_refused() -> None:
 def test_no_memory_is_taken_before_something_is_found() -> None:
     indexes = RowIndexes(MemorySource(FILES), 2**40)
     assert indexes._rooms is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory in use is read from /proc")
+def test_an_index_takes_the_memory_that_it_fills() -> None:
+    """Some KB, and not a page of 2 MB."""
+
+    def in_use() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+    indexes = RowIndexes(MemorySource([FILES[0]] * 100), 2**40)
+    found = Points(2, 1, 2, np.arange(4, dtype=np.uint32), np.zeros((4, 3), np.int16))
+    file, before = FileSum.of(FILES[0]), in_use()
+    for sample in range(100):
+        indexes.keep(sample, file, NO_POINTS, found)
+    assert in_use() - before < 10 * 2**20  # 65 MB in whole pages of 2 MB
 
 
 def test_what_was_found_stays_while_another_thread_keeps_more() -> None:

@@ -421,6 +421,17 @@ def test_a_part_of_another_kernel_is_not_kept_by_itself(kept: Path) -> None:
     assert "twice" in file.name
 
 
+def test_a_kernel_that_was_loaded_becomes_a_part_of_one_that_is_compiled(kept: Path) -> None:
+    ratio_kernel()(1.0, 2.0)
+    ratio = ratio_kernel()
+    assert ratio(8.0, 2.0) == 4.0 and sum(ratio.stats.cache_hits.values()) == 1
+
+    def both(one: Any) -> Any:
+        return ratio(one, 2.0) + ratio(one, 4.0)
+
+    assert jit.kernel()(both)(8.0) == 6.0
+
+
 def test_a_kernel_that_cannot_be_compiled_leaves_the_others_as_they_were(kept: Path) -> None:
     def wrong(one: Any) -> Any:
         return one.missing
