@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.parity.table import recipes_of
+
 ROOT = Path(__file__).resolve().parents[2]
 GPU = ROOT / "benchmarks" / "gpu"
 RESULTS = ROOT / "benchmarks" / "results"
@@ -84,3 +86,13 @@ def test_a_figure_names_the_report_that_it_is_from(tmp_path: Path, monkeypatch: 
     assert has_been_measured("290 ns (`2027-01-01-gpu-check-h100.json`)") is True
     for claimed in ("", "290 ns", "soon", "290 ns (`2027-01-02-gpu-check-h100.json`)", "290 ns (`other.json`)"):
         assert has_been_measured(claimed) is None, claimed
+
+
+def test_what_is_compared_on_a_device_can_be_planned() -> None:
+    from tests.gpu.test_kernels import PROGRAMS, SHOWN, drawn, program
+
+    recipes = [recipe for name, border in SHOWN for recipe in recipes_of(name, border)]
+    recipes += [program(name, border) for name, border in PROGRAMS]
+    assert len(recipes) > 300
+    for recipe in recipes:
+        assert drawn(recipe).num_passes == 1

@@ -13,12 +13,13 @@ from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.output_format import OutputFormat
 from tests.parity.images import Pixels, noise
 from tests.parity.promise import Images, Renderer, Rows, compare, cpu_renderer
-from tests.parity.table import CASES, TABLE_CASES, recipes_of
+from tests.parity.table import TABLE_CASES, recipes_of, with_borders
 
 pytestmark = pytest.mark.gpu
 
 IMAGES = [noise(120, 90, seed=1), noise(97, 131, seed=2), noise(400, 300, seed=3)]
-BORDERS = ["context", "reflect", "edge", "constant"]
+SHOWN = with_borders(("context", "reflect", "edge", "constant"))
+PROGRAMS = [(name, border) for name in TABLE_CASES for border in ("context", "constant")]
 
 
 def levels(recipe: Recipe) -> float:
@@ -39,9 +40,9 @@ def as_list(images: Any) -> list[torch.Tensor]:
     return [image.cpu() for image in images]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_each_op_is_within_a_level_of_the_cpu(name: str) -> None:
-    for recipe in [recipe for border in BORDERS for recipe in recipes_of(name, border)]:
+@pytest.mark.parametrize(("name", "border"), SHOWN)
+def test_each_op_is_within_a_level_of_the_cpu(name: str, border: str) -> None:
+    for recipe in recipes_of(name, border):
         made = drawn(recipe)
         found = as_list(Augment(recipe, framework="torch")(on_gpu(), plan=made))
         expected = as_list(Augment(recipe, framework="torch")(IMAGES, plan=made))
@@ -65,10 +66,13 @@ def device_renderer(tensors: list[torch.Tensor], recipe: Recipe, size: tuple[int
     return rendered
 
 
-@pytest.mark.parametrize("border", ["context", "constant"])
-@pytest.mark.parametrize("name", TABLE_CASES)
+def program(name: str, border: str) -> Recipe:
+    return Recipe(border=border, fill=(250.0, 3.0, 99.0), ops=in_one_pass(TABLE_CASES[name]))
+
+
+@pytest.mark.parametrize(("name", "border"), PROGRAMS)
 def test_programs_with_tables(name: str, border: str) -> None:
-    recipe = Recipe(border=border, fill=(250.0, 3.0, 99.0), ops=in_one_pass(TABLE_CASES[name]))
+    recipe = program(name, border)
     rows = drawn(recipe).rows
     size = int(rows["out_height"][0]), int(rows["out_width"][0])
     apart = compare(kernel_rows(rows), cpu_renderer(IMAGES, size), device_renderer(on_gpu(), recipe, size))
