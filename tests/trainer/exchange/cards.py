@@ -29,6 +29,21 @@ def queued_work(is_done: Callable[[], bool] = lambda: True, error: Exception | N
     return SimpleNamespace(wait=lambda: None, is_completed=is_done, exception=lambda: error)
 
 
+def work_of_older_torch(result: int | None = 0) -> Any:
+    """The same of a torch whose `exception` cannot be called: what NCCL reports is a number; None: not of this backend."""
+
+    def exception() -> None:
+        raise TypeError("Unable to convert function return value to a Python type!")
+
+    def get_future_result() -> Any:
+        if result is None:
+            raise NotImplementedError("Work::getFutureResult not implemented.")
+        return SimpleNamespace(done=lambda: True, value=lambda: result)
+
+    work = SimpleNamespace(wait=lambda: None, is_completed=lambda: True)
+    return SimpleNamespace(**vars(work), exception=exception, get_future_result=get_future_result)
+
+
 def pretend_card(monkeypatch: pytest.MonkeyPatch) -> Stream:
     """Give all threads one stream on "cuda"."""
 

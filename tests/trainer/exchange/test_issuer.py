@@ -1,5 +1,6 @@
 """The one thread that issues: its order, whose failure is whose, and what a wait on a card is for."""
 
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from threading import Event, current_thread
@@ -13,7 +14,8 @@ from augpipe.trainer.exchange import threads as threads_module
 from augpipe.trainer.exchange.exchange_errors import SyncError
 from augpipe.trainer.exchange.issuer import Issuer
 from augpipe.trainer.exchange.threads import ExchangeThreads
-from tests.trainer.exchange.cards import Stream, queued_work
+from augpipe.trainer.parallel.pieces import Works
+from tests.trainer.exchange.cards import Stream, queued_work, work_of_older_torch
 from tests.trainer.exchange.test_threads import Bucket, Handler
 
 CPU = torch.device("cpu")
@@ -193,6 +195,20 @@ def test_on_a_card_what_ended_by_an_error_did_not_succeed(card: Stream, timeout_
     assert ended.wait(5)
     message = rf"card: waited for the features, at most {timeout_s:g} s, and got: NCCL: remote error. A rank has died"
     with pytest.raises(SyncError, match=message):
+        issuer.check()
+    issuer.close()
+
+
+def test_an_older_torch_says_by_a_number_what_ended_by_an_error(card: Stream) -> None:
+    issuer, ended = Issuer("card", CARD), Event()
+    group: Any = SimpleNamespace(abort=ended.set)
+    for result in (0, None):
+        issuer.submit("quick", lambda result=result: work_of_older_torch(result), group, 0.05).wait()
+    time.sleep(0.1)
+    issuer.check()
+    issuer.submit("features", lambda: Works([work_of_older_torch(), work_of_older_torch(2)]), group, 0.05).wait()
+    assert ended.wait(5)
+    with pytest.raises(SyncError, match="card: waited for the features, at most 0.05 s, and got: NCCL ended it, with 2"):
         issuer.check()
     issuer.close()
 
