@@ -14,6 +14,24 @@ JOIN_S = 5.0
 """How long closing waits for a thread that may sit in a collective whose other ranks are gone."""
 
 
+def error_of(work: Any) -> Exception | None:
+    """The error by which a collective has ended that torch calls completed; None where it went well.
+
+    Some releases of torch (2.11 does) raise TypeError instead, with every backend. NCCL then reports a number: 0 for a
+    success. Of other backends nothing more is known, and their watchdogs are what is left.
+    """
+    try:
+        found: Exception | None = work.exception()
+    except TypeError:
+        try:
+            result = work.get_future_result()
+        except (AttributeError, NotImplementedError, RuntimeError):
+            return None
+        code = result.value() if result.done() else 0
+        return RuntimeError(f"NCCL ended it, with {code}") if code else None
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class _Watched:
     work: Any
@@ -24,9 +42,7 @@ class _Watched:
         """Why it must be given up, as things are now; None where it went well."""
         if not self.work.is_completed():
             return TimeoutError("it did not end")
-        # of NCCL's works torch calls those completed, too, that hold an error
-        found: Exception | None = self.work.exception()
-        return found
+        return error_of(self.work)
 
 
 class Deadlines:

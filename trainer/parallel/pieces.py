@@ -11,6 +11,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
+from augpipe.trainer.exchange.deadlines import error_of
+
 MOST_PIECES, PIECE_BYTES = 12, 2**17
 """Gloo takes 1.5 times bytes over bandwidth for a large all-to-all, and 1.1 for a dozen small ones that are under way
 together. So on the CPU messages are cut into as many pieces, but none smaller than this."""
@@ -49,7 +51,7 @@ class Works:
 
     def exception(self) -> Exception | None:
         """The first error by which one of them has ended."""
-        return next((error for work in self._works if (error := work.exception()) is not None), None)
+        return next((error for work in self._works if (error := error_of(work)) is not None), None)
 
 
 def num_pieces(largest_bytes: int, device: torch.device) -> int:
