@@ -1,7 +1,9 @@
 """The loader with DALI on the CPU beside the native one: the same plans, order, labels and bits, however it is cut."""
 
 import logging
+from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from augpipe.dali.nvjpeg import Nvjpeg
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.decoding import MAX_PIXELS, probe
 from augpipe.ops import CenterCrop, Flip, LensDistortion, MultiResolutionCrop, Rotate
+from augpipe.pipeline.dali_stage import DaliStage
 from augpipe.planning.kernel_rows import dct_factors
 from tests.augpipe.dali.loader_pairs import (
     GOOD,
@@ -237,3 +240,15 @@ def test_of_what_does_not_fit_dali_decodes_the_region_alone(monkeypatch: pytest.
         widths.append([])
         list(loader)
     assert len(widths[1]) == NUM and max(widths[1]) <= 12
+
+
+@pytest.mark.parametrize(("device_id", "is_on_host", "fits"), [*product([None, 0], [True, False], [True, False])])
+def test_what_a_host_cache_may_take_is_not_decoded_on_a_device(
+    device_id: int | None, is_on_host: bool, fits: bool
+) -> None:
+    cache: Any = SimpleNamespace(is_on_host=is_on_host, has_no_room_for=lambda sample_id, factor: not fits)
+    samples: Any = SimpleNamespace(unusable=())
+    stage = DaliStage(cache, samples, cache, batch_size=1, device_id=device_id)
+    opened = SimpleNamespace(content=b"\xff\xd8\xff\xd9", may_scale=True, sample_id=3)
+    item: Any = SimpleNamespace(pixels=None, opened=opened, factor=1)
+    assert stage._takes(item) == (device_id is None or not is_on_host or not fits)

@@ -208,7 +208,9 @@ def test_an_older_torch_says_by_a_number_what_ended_by_an_error(card: Stream) ->
     issuer.check()
     issuer.submit("features", lambda: Works([work_of_older_torch(), work_of_older_torch(2)]), group, 0.05).wait()
     assert ended.wait(5)
-    with pytest.raises(SyncError, match="card: waited for the features, at most 0.05 s, and got: NCCL ended it, with 2"):
+    with pytest.raises(
+        SyncError, match="card: waited for the features, at most 0.05 s, and got: NCCL ended it, with 2"
+    ):
         issuer.check()
     issuer.close()
 
