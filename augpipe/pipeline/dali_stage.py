@@ -132,7 +132,13 @@ class DaliStage:
             and item.factor == 1
             and image.sample_id not in self._samples.unusable
             and self._failures[image.sample_id] < MAX_FAILURES
+            and not self._is_for_host(image.sample_id)
         )
+
+    def _is_for_host(self, sample_id: int) -> bool:
+        """Whether a cache in host memory may take the image: what DALI decodes on a device does not come back to it."""
+        is_far = self._device_id is not None and self._cache is not None and self._cache.is_on_host
+        return is_far and not self._cache.has_no_room_for(sample_id, 1)
 
     def _regions(
         self, items: Sequence[Item], takes_regions: bool
