@@ -8,5 +8,5 @@ AUDIT = ROOT / "tests/unpickling"
 
 
 def child_path(*first: Path) -> str:
-    """PYTHONPATH for a process that is to import from the checkout, behind `first`, and what this one has in its own."""
+    """PYTHONPATH for a process that is to import from the checkout, behind `first`; this one's own comes last."""
     return os.pathsep.join([*map(str, [AUDIT, *first, ROOT]), *filter(None, [os.environ.get("PYTHONPATH")])])

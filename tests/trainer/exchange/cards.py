@@ -30,7 +30,7 @@ def queued_work(is_done: Callable[[], bool] = lambda: True, error: Exception | N
 
 
 def work_of_older_torch(result: int | None = 0) -> Any:
-    """The same of a torch whose `exception` cannot be called: what NCCL reports is a number; None: not of this backend."""
+    """The same of a torch whose `exception` cannot be called: NCCL reports a number; None: another backend's."""
 
     def exception() -> None:
         raise TypeError("Unable to convert function return value to a Python type!")
