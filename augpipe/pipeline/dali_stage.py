@@ -137,8 +137,9 @@ class DaliStage:
 
     def _is_for_host(self, sample_id: int) -> bool:
         """Whether a cache in host memory may take the image: what DALI decodes on a device does not come back to it."""
-        is_far = self._device_id is not None and self._cache is not None and self._cache.is_on_host
-        return is_far and not self._cache.has_no_room_for(sample_id, 1)
+        if self._device_id is None or self._cache is None or not self._cache.is_on_host:
+            return False
+        return not self._cache.has_no_room_for(sample_id, 1)
 
     def _regions(
         self, items: Sequence[Item], takes_regions: bool
