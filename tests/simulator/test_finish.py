@@ -53,7 +53,9 @@ EACH: dict[str, tuple[ops.Op, ...]] = {
 def rows_of(chosen: tuple[ops.Op, ...]) -> np.ndarray:
     recipe = Recipe(ops=(*chosen, ops.Normalize()))
     rows = kernel_rows(plan(recipe, range(NUM), sizes=[(HEIGHT, WIDTH)] * NUM).rows)
-    rows["steps"]["numbers"][rows["steps"]["kind"] == HAZE, :9] = SMALL_DISCS
+    are_hazes, numbers = rows["steps"]["kind"] == HAZE, rows["steps"]["numbers"]
+    numbers[are_hazes, :9] = SMALL_DISCS
+    numbers[:1][are_hazes[:1], 5] = 0  # rings without discs, as of small views
     return rows
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from augpipe.gpu_ops.cuda.functions import function, shared
-from augpipe.gpu_ops.cuda.memory import load_f32, load_u32
+from augpipe.gpu_ops.cuda.memory import kept, load_f32, load_u32
 from augpipe.gpu_ops.image import tone, weather
 from augpipe.gpu_ops.random import philox
 
@@ -21,21 +21,26 @@ lighter, turned_hue = shared(weather.lighter), shared(weather.turned_hue)
 @function("float32")
 def seen_through(numbers, at_key, pixel, height, width):
     """The part of a pixel that the discs of a `HAZE` step leave."""
-    zero, key0, key1 = np.uint64(0), np.uint64(load_u32(at_key)), np.uint64(load_u32(at_key + 4))
-    x, y = np.int32(pixel % width), np.int32(pixel // width)
-    num_rings, num_discs = np.int32(load_f32(numbers + 16)), np.int32(load_f32(numbers + 20))
-    side, radius, clear = load_f32(numbers + 24), np.int32(load_f32(numbers + 28)), load_f32(numbers + 32)
-    nth, seen = np.uint64(0), np.float32(1.0)
-    for ring in range(num_rings):
-        left = ring_start(load_f32(numbers), load_f32(numbers + 8), ring)
-        top = ring_start(load_f32(numbers + 4), load_f32(numbers + 12), ring)
-        room_x, room_y = ring_room(width, left, side), ring_room(height, top, side)
-        for _ in range(num_discs * (ring + 1)):
-            word_x, word_y, _, _ = philox_block(nth, zero, zero, zero, key0, key1)
-            nth += np.uint64(1)
-            across = x - disc_place(word_x, left, room_x) - radius
-            if across * across <= half_chord(y - disc_place(word_y, top, room_y) - radius, radius):
-                seen *= clear
+    zero, x, y = np.uint64(0), np.int32(pixel % width), np.int32(pixel // width)
+    num_rings = np.int32(load_f32(numbers + 16))
+    ring, nth, first_of_next, seen = np.int32(0), np.int32(0), np.int32(load_f32(numbers + 20)), np.float32(1.0)
+    while ring < num_rings and nth < first_of_next:  # a small view has rings without discs
+        here = np.int64(kept(nth) - nth)  # 0, of which the compiler knows nothing: few numbers stay in registers
+        at, key = numbers + here, at_key + here
+        left = ring_start(load_f32(at), load_f32(at + 8), ring)
+        top = ring_start(load_f32(at + 4), load_f32(at + 12), ring)
+        side, radius = load_f32(at + 24), np.int32(load_f32(at + 28))
+        word_x, word_y, _, _ = philox_block(
+            np.uint64(nth), zero, zero, zero, np.uint64(load_u32(key)), np.uint64(load_u32(key + 4))
+        )
+        across = x - disc_place(word_x, left, ring_room(width, left, side)) - radius
+        down = y - disc_place(word_y, top, ring_room(height, top, side)) - radius
+        if across * across <= half_chord(down, radius):
+            seen *= load_f32(at + 32)
+        nth += np.int32(1)
+        if nth == first_of_next:
+            ring += np.int32(1)
+            first_of_next += np.int32(load_f32(at + 20)) * (ring + np.int32(1))
     return seen
 
 

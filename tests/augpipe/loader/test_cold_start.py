@@ -199,10 +199,16 @@ def test_what_this_process_would_compile(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not background.compiles_here(one)  # it is there
 
 
-def test_a_process_that_fails_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(background, "kernels_folder", lambda: tmp_path)
+def compiled_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no kernel lie in a file, nor be loaded by a test before this one."""
     monkeypatch.setattr(background, "find", lambda _: None)
     monkeypatch.setattr(background, "_processes", {})
+    monkeypatch.setattr(Overload, "is_loaded", False)
+
+
+def test_a_process_that_fails_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(background, "kernels_folder", lambda: tmp_path)
+    compiled_nowhere(monkeypatch)
     monkeypatch.setattr(background.sys, "executable", "/bin/false")
     wanted = jpeg.decoder_overloads("float32")
     background.start([wanted])
@@ -219,8 +225,7 @@ def test_a_process_makes_way_though_it_has_a_session_of_its_own(
     sleeps.write_text("#!/bin/sh\nexec sleep 60\n")
     sleeps.chmod(0o755)
     monkeypatch.setattr(background, "kernels_folder", lambda: tmp_path)
-    monkeypatch.setattr(background, "find", lambda _: None)
-    monkeypatch.setattr(background, "_processes", {})
+    compiled_nowhere(monkeypatch)
     monkeypatch.setattr(background.sys, "executable", str(sleeps))
     background.start([jpeg.decoder_overloads("float32")], nice=7)
     (process,) = set(background._processes.values())
