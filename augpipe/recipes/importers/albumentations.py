@@ -365,6 +365,8 @@ def _jitter(found: Findings, one: Mapping[str, Any]) -> None:
     hue = _limits(one, "hue")
     if found.measured_as == ("albumentations-2",) and max(map(abs, hue)) > 0.5:
         raise ValueError(f"hue={hue} leaves -0.5..0.5, which version 2 refuses; read version 1 by version='1'")
+    if isinstance(one["hue"], list | tuple) and max(map(abs, hue)) > 0.5:
+        raise ValueError(f"hue={hue} leaves -0.5..0.5, which version 1 refuses of a range; choose one within it")
     fields |= {"hue": hue, "about": "mean", "space": "hsv", "p": one["p"]}
     found.add("ColorJitter", ops.ColorJitter.model_validate(fields))
 

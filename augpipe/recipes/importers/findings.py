@@ -166,8 +166,7 @@ class Findings:
         """Take the fills of a transform as parts of 255; these are the numbers of what was found before it."""
         unit = ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
         try:
-            self.ops[num_ops:] = [in_levels(op, unit) for op in self.ops[num_ops:]]
-            self.rows[num_rows:] = [_row_in_levels(row, unit) for row in self.rows[num_rows:]]
+            self.ops[num_ops:], self.rows[num_rows:] = _in_levels(self.ops[num_ops:], self.rows[num_rows:], unit)
         except ValueError:
             beyond = [op.beyond for op in self.ops[num_ops:]] + [row.beyond for row in self.rows[num_rows:]]
             _, fill = next(filter(None, beyond))
@@ -197,8 +196,8 @@ class Findings:
         rows = next((nth + 1 for nth, row in enumerate(self.rows) if any(op is last for op in row.ops)), len(self.rows))
         moves = (ops.Flip, *WHOLE_PIXELS)
         try:
-            self.ops[place:] = [*(in_levels(op, last) for op in later), last]
-            self.rows[rows:] = [_row_in_levels(row, last) for row in self.rows[rows:]]
+            moved, self.rows[rows:] = _in_levels(later, self.rows[rows:], last)
+            self.ops[place:] = [*moved, last]
         except ValueError as error:
             self.refuse("Normalize", str(error))
             self.ops[place:] = later
@@ -370,11 +369,22 @@ def erase_several(p: float, scale: Any, ratio: Any, fill: Any, normalised: Op | 
     return ops.OneOf.model_validate({"ops": choices, "p": p})
 
 
-def _row_in_levels(row: Row, normalize: ops.Normalize) -> Row:
-    beyond = row.beyond
-    if beyond and beyond[0] == "constant":
-        beyond = "constant", level(beyond[1], normalize)
-    return replace(row, ops=tuple(in_levels(op, normalize) for op in row.ops), beyond=beyond)
+def _in_levels(listed: Sequence[Op], rows: Sequence[Row], normalize: ops.Normalize) -> tuple[list[Op], list[Row]]:
+    """Ops that stood behind a Normalize, and their rows, in terms of levels: a row finds its op by identity, but for
+    those within a group.
+
+    Raises:
+        ValueError: of no level; then nothing has changed.
+    """
+    made = {id(op): in_levels(op, normalize) for op in listed}
+    changed_rows = []
+    for row in rows:
+        beyond = row.beyond
+        if beyond and beyond[0] == "constant":
+            beyond = "constant", level(beyond[1], normalize)
+        own = tuple(made[id(op)] if id(op) in made else in_levels(op, normalize) for op in row.ops)
+        changed_rows.append(replace(row, ops=own, beyond=beyond))
+    return [made[id(op)] for op in listed], changed_rows
 
 
 def floored_centre(size: Any) -> Op:

@@ -202,6 +202,8 @@ def _affine(found: Findings, one: Any) -> None:
 def _jitter(found: Findings, one: Any) -> None:
     given = {name: getattr(one, name) for name in ("brightness", "contrast", "saturation", "hue")}
     fields = {name: tuple(value) for name, value in given.items() if value is not None}
+    if max(map(abs, fields.get("hue", (0.0,)))) > 0.5:
+        raise ValueError(f"hue={fields['hue']} leaves -0.5..0.5, which torchvision refuses; choose a range within it")
     found.add("ColorJitter", ops.ColorJitter.model_validate({**fields, "about": "mean", "space": "hsv"}))
 
 

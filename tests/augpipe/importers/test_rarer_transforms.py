@@ -61,6 +61,13 @@ def test_timms_erasing_among_torchvisions_transforms() -> None:
     assert isinstance(several, ops.OneOf) and [len(choice.flat) for choice in several.ops] == [1, 2]
 
 
+def test_rows_tell_what_acts_late_behind_a_normalize_too() -> None:
+    steps = "A.RandomBrightnessContrast(p=1), A.Rotate(p=1), " * 6
+    rows = importers.from_text(f"A.Compose([{NORMALIZE}, {steps}])", version="1").rows
+    told = [row.note for row in rows if row.name == "RandomBrightnessContrast"]
+    assert told == ["stands before rotate, and acts after it here."] * 6
+
+
 def test_a_second_bend_takes_a_pass_of_its_own() -> None:
     bends = "A.ElasticTransform(p=0.2), A.GridDistortion(p=0.2)"
     found = importers.from_text(f"A.Compose([A.Resize(64, 64), {bends}, A.Normalize()])", version="2")
@@ -94,6 +101,9 @@ def test_a_hue_of_more_than_half_a_turn_is_of_version_1() -> None:
     assert importers.from_text(text, version="1").recipe.ops[0].hue == (-0.6, 0.6)
     with pytest.raises(ValueError, match="leaves -0.5..0.5, which version 2 refuses"):
         importers.from_text(text, version="2")
+    for text in ("A.Compose([A.ColorJitter(hue=(-0.6, 0.6))])", "T.Compose([T.ColorJitter(hue=0.6)])"):
+        with pytest.raises(ValueError, match=r"hue=\(-0.6, 0.6\) leaves -0.5..0.5, which .* refuses"):
+            importers.from_text(text, version="1")
 
 
 def test_one_factor_for_all_pixels_is_a_contrast() -> None:
