@@ -129,3 +129,29 @@ def test_fog_and_grain_are_near_and_say_why() -> None:
     assert "an even number of pixels" in fog.note and "whose lightness varies by 0.2" in grain.note
     with pytest.raises(ValueError, match="of version 2 draws about a thousand small discs"):
         importers.from_text("A.Compose([A.RandomFog()])", version="2")
+
+
+@pytest.mark.parametrize(("given", "is_told"), [("seed=3", True), ("seed=None", False), ("p=1.0", False)])
+def test_a_seed_by_which_transforms_draw_the_same_numbers_is_told_of(given: str, is_told: bool) -> None:
+    text = f"A.Compose([A.HorizontalFlip(), A.VerticalFlip()], {given})"
+    (*told,) = importers.from_text(text, version="2").notes
+    assert told == (
+        ["seed: there all transforms draw the same numbers, so two flips come together; here each draws its own."]
+        if is_told
+        else []
+    )
+
+
+def test_the_seed_of_an_object_is_told_of() -> None:
+    class Compose:
+        seed = 3
+
+        def to_dict(self) -> dict[str, object]:
+            flip = {"__class_fullname__": "HorizontalFlip", "p": 0.5}
+            return {
+                "__version__": "2.0.8",
+                "transform": {"__class_fullname__": "Compose", "p": 1.0, "transforms": [flip]},
+            }
+
+    (told,) = importers.from_albumentations(Compose()).notes
+    assert told.startswith("seed: ")
