@@ -39,6 +39,8 @@ LARGEST_NORMAL = 4.55
 """The mean of the largest of 2 * 224 * 224 normal numbers, regardless of their sign."""
 INTERPOLATIONS = {0: "nearest", 1: "bilinear", 2: "bicubic", 3: "area", 4: "lanczos"}
 """OpenCV's; all except area look at a point's neighbours alone."""
+SEEDED = "seed: there all transforms draw the same numbers, so two flips come together; here each draws its own."
+"""What differs of a Compose with a seed, of version 2."""
 
 
 def found_in(data: Any, version: str = "") -> Findings:
@@ -56,7 +58,8 @@ def found_in(data: Any, version: str = "") -> Findings:
             raise ValueError(
                 f"the text is not JSON ({error}). Give what json.dumps(A.to_dict(transform)) is."
             ) from error
-    elif hasattr(data, "to_dict"):
+    seed = getattr(data, "seed", None)  # of an object, whose dict leaves it out
+    if hasattr(data, "to_dict"):
         data = with_functions(data).to_dict()
     if isinstance(data, Mapping):
         version = _version(str(data["__version__"])) if "__version__" in data else version
@@ -68,6 +71,8 @@ def found_in(data: Any, version: str = "") -> Findings:
     found = Findings(source="albumentations", measured_as=measured_as, name_of=_name, read=getitem)
     _add_all(found, _flattened(data))
     swap_sides(found)
+    if data.get("seed", seed) is not None:
+        found.note(SEEDED)
     if data.get("bbox_params"):
         found.note(f"bbox_params: boxes are given to the call: {_call_with_boxes(data['bbox_params'])}")
     if data.get("keypoint_params"):
@@ -363,10 +368,11 @@ def _optical_distortion(found: Findings, one: Mapping[str, Any]) -> None:
 def _jitter(found: Findings, one: Mapping[str, Any]) -> None:
     fields: dict[str, Any] = {name: _limits(one, name, 1.0) for name in ("brightness", "contrast", "saturation")}
     hue = _limits(one, "hue")
-    if found.measured_as == ("albumentations-2",) and max(map(abs, hue)) > 0.5:
-        raise ValueError(f"hue={hue} leaves -0.5..0.5, which version 2 refuses; read version 1 by version='1'")
-    if isinstance(one["hue"], list | tuple) and max(map(abs, hue)) > 0.5:
-        raise ValueError(f"hue={hue} leaves -0.5..0.5, which version 1 refuses of a range; choose one within it")
+    if max(map(abs, hue)) > 0.5:
+        if found.measured_as == ("albumentations-2",):
+            raise ValueError(f"hue={hue} leaves -0.5..0.5, which version 2 refuses; read version 1 by version='1'")
+        if isinstance(one["hue"], list | tuple):
+            raise ValueError(f"hue={hue} leaves -0.5..0.5, which version 1 refuses of a range; choose one within it")
     fields |= {"hue": hue, "about": "mean", "space": "hsv", "p": one["p"]}
     found.add("ColorJitter", ops.ColorJitter.model_validate(fields))
 

@@ -134,7 +134,7 @@ def test_fog_and_grain_are_near_and_say_why() -> None:
 @pytest.mark.parametrize(("given", "is_told"), [("seed=3", True), ("seed=None", False), ("p=1.0", False)])
 def test_a_seed_by_which_transforms_draw_the_same_numbers_is_told_of(given: str, is_told: bool) -> None:
     text = f"A.Compose([A.HorizontalFlip(), A.VerticalFlip()], {given})"
-    (*told,) = importers.from_text(text, version="2").notes
+    told = [*importers.from_text(text, version="2").notes]
     assert told == (
         ["seed: there all transforms draw the same numbers, so two flips come together; here each draws its own."]
         if is_told
