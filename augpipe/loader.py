@@ -276,7 +276,8 @@ class Loader(Generic[FrameworkName]):
         self._process = os.getpid()
         self._compiling = [] if self._choice.is_on_cuda else self._start_compiling()
         if framework == "torch":
-            import_torch()  # it takes a second or two, in which kernels compile
+            with background.runtime_loading():
+                import_torch()  # it takes a second or two, in which kernels compile
         self.skipped: dict[int, str] = {}
         """Images replaced so far: sample id -> "name: reason"."""
 

@@ -39,7 +39,7 @@ def default_cache_bytes() -> int:
 class RemoteSettings(Checked):
     """What a source of remote files may be told; it travels with the source to worker processes."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True, defer_build=True)
 
     cache_folder: str = Field(default_factory=default_cache_folder)
     """Where parts of remote files are kept; shared by any number of processes and of data sets."""

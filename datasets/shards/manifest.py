@@ -30,7 +30,7 @@ ScaleName = Annotated[str, Field(pattern=r"^(full|[1-9][0-9]{0,5})$")]
 class Written(BaseModel):
     """What is written as JSON and read back: values of exactly these types, and no other field."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 class ShardInfo(Written):

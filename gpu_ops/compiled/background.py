@@ -7,9 +7,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from numba.core.registry import cpu_target
+from numba.core.runtime import rtsys
 
 from augpipe.gpu_ops.compiled.cache import PATIENCE_S, find, say_compiling
 from augpipe.gpu_ops.compiled.declared import Overload, overloads
@@ -44,6 +47,17 @@ def start(groups: Sequence[Sequence[Overload]], *, nice: int = 0) -> None:
                 _processes.update((one.name, process) for one in missing)
                 if lasting_folder() is None:
                     atexit.register(_end, process, os.getpid())
+
+
+@contextmanager
+def runtime_loading() -> Iterator[None]:
+    """What every kernel needs of numba is made meanwhile: 40 ms, in which LLVM works without the GIL."""
+    thread = threading.Thread(target=rtsys.initialize, args=(cpu_target.target_context,))
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 def is_coming(overload: Overload) -> bool:
