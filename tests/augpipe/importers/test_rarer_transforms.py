@@ -155,3 +155,12 @@ def test_the_seed_of_an_object_is_told_of() -> None:
 
     (told,) = importers.from_albumentations(Compose()).notes
     assert told.startswith("seed: ")
+
+
+def test_timm_erases_as_its_empty_arguments_say() -> None:
+    """No mode is "const", and no count is one rectangle."""
+    plain, empty = (
+        importers.from_timm(re_prob=0.3, **erased).recipe.ops[-1]
+        for erased in ({"re_mode": "const", "re_count": 1}, {"re_mode": "", "re_count": None})
+    )
+    assert plain == empty
