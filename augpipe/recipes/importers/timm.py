@@ -158,9 +158,10 @@ def _jitter(found: Findings, given: Mapping[str, Any]) -> None:
 def _erase(found: Findings, given: Mapping[str, Any], normalised: ops.Normalize) -> None:
     if not given["re_prob"]:
         return
-    if given["re_mode"] not in ERASED:
-        found.refuse("re_mode", f"{given['re_mode']!r} is not mapped; 'const' and 'pixel' are")
+    mode = given["re_mode"] or "const"
+    if mode not in ERASED:
+        found.refuse("re_mode", f"{mode!r} is not mapped; 'const' and 'pixel' are")
         return
-    area, ratio, num = (0.02, 1.0 / 3.0), (0.3, 1.0 / 0.3), (1, int(given["re_count"]))
-    made = erase_several(given["re_prob"], area, ratio, ERASED[given["re_mode"]], normalised, num)
+    area, ratio, num = (0.02, 1.0 / 3.0), (0.3, 1.0 / 0.3), (1, int(given["re_count"] or 1))
+    made = erase_several(given["re_prob"], area, ratio, ERASED[mode], normalised, num)
     found.add("re_prob", made)
