@@ -20,13 +20,14 @@ from typing import Any, get_args
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.profiler import ProfilerActivity, profile
 
 from augpipe.trainer import strategy
 from augpipe.trainer.codecs import names
 from augpipe.trainer.config.tables import SyncConfig
 from augpipe.trainer.exchange.issuer import Issuer
 from augpipe.trainer.parallel import make_mesh, split
-from benchmarks.gpu.common import Findings, Run, wall_seconds
+from benchmarks.gpu.common import Findings, Run, synchronize, wall_seconds
 
 STRATEGIES: tuple[str, ...] = get_args(SyncConfig.model_fields["strategy"].annotation)
 HOOK = "ddp by an issuer"
@@ -198,15 +199,29 @@ def _trained(run: Run, way: str, codec: str, *, delay: bool = False) -> tuple[to
 
         try:
             seconds = wall_seconds(step, NUM_STEPS, WARM_UP)
+            calls = {"longest_calls (times, ms)": _longest_calls(step)} if codec == "fp32" and not delay else {}
         finally:
             sync.close()
             for other in filter(None, (issuer, options.get("split"))):
                 other.close()
     return _weights(model), {
         "step_ms": round(statistics.median(seconds) * 1e3, 3),
-        "exposed_ms": round(statistics.median(report.exposed_s for report in reports[WARM_UP:]) * 1e3, 3),
+        "exposed_ms": round(
+            statistics.median(report.exposed_s for report in reports[WARM_UP : WARM_UP + NUM_STEPS]) * 1e3, 3
+        ),
         "bytes_sent": sum(reports[-1].bytes_sent.values()),
-    }
+        "steps_ms": [round(one * 1e3, 1) for one in seconds],
+    } | calls
+
+
+def _longest_calls(step: Callable[[int], None], num: int = 12) -> dict[str, list[float]]:
+    """In which of torch's and CUDA's functions all threads of the host are longest, in a step that changes nothing."""
+    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
+    with profile(activities=activities) as profiled:
+        step(-1)
+        synchronize()
+    rows = sorted(profiled.key_averages(), key=lambda row: row.self_cpu_time_total, reverse=True)
+    return {row.key: [row.count, round(row.self_cpu_time_total / 1e3, 3)] for row in rows[:num]}
 
 
 def _split(model: nn.Module, device: str, codec: str) -> Any:
