@@ -55,8 +55,10 @@ RECIPES = {
 }
 """The first is torchvision's reference recipe for training; the second that of the first place in Kaggle's SIIM-ISIC
 Melanoma Classification (haqishen, dataset.py), in the words of version 2, and its 512 px are `SIZE` here."""
+RESIZES = {"torchvision": f"T.Resize(({SIZE}, {SIZE}))", "albumentations": f"A.Compose([A.Resize({SIZE}, {SIZE})])"}
+"""How both recipes' authors shrink what they test with."""
 THEIRS, OURS = "the library's own", "augpipe's import"
-LOSS = "loss of the last quarter"
+LOSS, BY_PILLOW = "loss of the last quarter", "accuracy, shrunk by Pillow"
 WIDTHS = (16, 32, 64, 128)
 """Channels at strides 2, 4, 8 and 16."""
 
@@ -80,8 +82,8 @@ class Budget:
         """The setting in words."""
         return (
             f"CIFAR-10 enlarged to {FROM_SIZE} px, {self.num_train:,} training images seen once at {SIZE} px, "
-            f"{self.num_test:,} test images resized to {SIZE} px by Pillow; convolutions of widths {WIDTHS} in "
-            f"bfloat16, batches of {self.batch_size}, adamw lr {self.lr:g}, decay {self.weight_decay:g}, one cycle"
+            f"{self.num_test:,} test images resized to {SIZE} px by the library's own Resize; convolutions of widths "
+            f"{WIDTHS} in bfloat16, batches of {self.batch_size}, adamw lr {self.lr:g}, decay {self.weight_decay:g}, one cycle"
         )
 
 
@@ -152,13 +154,27 @@ def answers(network: nn.Module, images: torch.Tensor) -> torch.Tensor:
     return told.float()
 
 
-def accuracy(network: nn.Module, images: Images, labels: npt.NDArray[np.int64]) -> float:
-    """The share of images that are classified correctly, shrunk by Pillow for all runs alike."""
+def by_pillow(image: Image.Image) -> Images:
+    """Shrunk with an antialias, as torchvision does it, and albumentations does not."""
+    return np.asarray(image.resize((SIZE, SIZE), Image.Resampling.BILINEAR))
+
+
+def by_library(library: str) -> Callable[[Image.Image], Images]:
+    """Shrunk by the library's own Resize."""
+    made = transform_of(library, RESIZES[library])
+    if library == "torchvision":
+        return lambda image: np.asarray(made(image))
+    return lambda image: made(image=np.asarray(image))["image"]  # type: ignore[no-any-return]
+
+
+def accuracy(
+    network: nn.Module, images: Images, labels: npt.NDArray[np.int64], shrink: Callable[[Image.Image], Images]
+) -> float:
+    """The share of images that are classified correctly, of both sides shrunk alike."""
     num_right = 0
     mean, std = (torch.tensor(value).view(3, 1, 1) for value in (MEAN, STD))
     for first in range(0, len(labels), 100):
-        chosen = [enlarged(one) for one in images[first : first + 100]]
-        shrunk = [np.asarray(one.resize((SIZE, SIZE), Image.Resampling.BILINEAR)) for one in chosen]
+        shrunk = [shrink(enlarged(one)) for one in images[first : first + 100]]
         with torch.no_grad():
             pixels = torch.from_numpy(np.stack(shrunk)).permute(0, 3, 1, 2) / 255.0
             told = answers(network, (pixels - mean) / std).argmax(dim=1).numpy()
@@ -185,7 +201,8 @@ def train(library: str, side: str, seed: int, data: Path, kept: Path, budget: Bu
         losses.append(loss.item())
     network.eval()
     return {
-        "accuracy": accuracy(network, of["test_images"], of["test_labels"]),
+        "accuracy": accuracy(network, of["test_images"], of["test_labels"], by_library(library)),
+        BY_PILLOW: accuracy(network, of["test_images"], of["test_labels"], by_pillow),
         LOSS: float(np.mean(losses[-(steps // 4 or 1) :])),
         "seconds": round(time.perf_counter() - start, 1),
         "cpu_seconds": round(time.process_time() - cpu, 1),
@@ -197,9 +214,10 @@ def table(runs: dict[tuple[str, int], dict[str, Any]]) -> dict[str, Any]:
     sides = {side: {seed: run for (of, seed), run in runs.items() if of == side} for side in (THEIRS, OURS)}
     both = [seed for seed in sides[THEIRS] if seed in sides[OURS]]
     told: dict[str, Any] = {}
-    told["accuracy"] = {side: each([of[seed]["accuracy"] for seed in both]) for side, of in sides.items()}
-    less = [sides[OURS][seed]["accuracy"] - sides[THEIRS][seed]["accuracy"] for seed in both]
-    told["accuracy, import less library with the same seed"] = each(less)
+    for name in ("accuracy", BY_PILLOW):
+        told[name] = {side: each([of[seed][name] for seed in both]) for side, of in sides.items()}
+        less = [sides[OURS][seed][name] - sides[THEIRS][seed][name] for seed in both]
+        told[f"{name}, import less library with the same seed"] = each(less)
     losses = [[sides[side][seed][LOSS] for seed in both] for side in (THEIRS, OURS)]
     told[f"{LOSS}, import less library with the same seed"] = interval_of(np.array(losses[1]) - np.array(losses[0]))
     told["CPU seconds a run, median"] = {
