@@ -83,7 +83,8 @@ class Budget:
         return (
             f"CIFAR-10 enlarged to {FROM_SIZE} px, {self.num_train:,} training images seen once at {SIZE} px, "
             f"{self.num_test:,} test images resized to {SIZE} px by the library's own Resize; convolutions of widths "
-            f"{WIDTHS} in bfloat16, batches of {self.batch_size}, adamw lr {self.lr:g}, decay {self.weight_decay:g}, one cycle"
+            f"{WIDTHS} in bfloat16, batches of {self.batch_size}, adamw lr {self.lr:g}, decay {self.weight_decay:g}, "
+            "one cycle"
         )
 
 
