@@ -19,7 +19,7 @@ from augpipe.ops.view_passes import (
     passes_of,
     without_own_look,
 )
-from augpipe.recipes.importers.looks import FIRST, INTERPOLATIONS, keep_pixels_whole, look_alone
+from augpipe.recipes.importers.looks import FIRST, INTERPOLATIONS, keep_pixels_whole, look_alone, looked_at_once
 from augpipe.recipes.importers.measured import judged
 from augpipe.recipes.importers.normalized import WHOLE_PIXELS, in_levels, level, shows_means
 from augpipe.recipes.importers.sides import sides_of
@@ -222,6 +222,10 @@ class Findings:
             self.ops[:] = in_one_pass(self.ops)
         for step, look_up in late_steps(passes, beyond, interpolation):
             self._act_late(step, f"the {look_up.op}" if look_up.is_crop else look_up.op)
+        for names in (looked_at_once(self.rows, own) for own in passes):
+            if len(names) > 1:
+                told = f"one look-up here, less blurred than by {self.source}, which interpolates each time."
+                self.note(f"{', '.join(dict.fromkeys(names))}: {told}")
 
     def _act_late(self, op: Op, before: str) -> None:
         told = f"stands before {before}, and acts after it here."

@@ -73,6 +73,13 @@ def _in_turn(op: Op) -> Op:
     return changed(op, in_turn=True) if isinstance(op, ops.AllOf) else op
 
 
+def looked_at_once(rows: Iterable["Row"], acting: Iterable[tuple[str, Op]]) -> list[str]:
+    """The names of the transforms that are one look-up of a pass, and would each be one in their library."""
+    in_pass = {id(op) for _, op in acting if not has_own_look(op)}
+    looks = [row for row in rows if row.look and any(id(op) in in_pass for op in row.ops)]
+    return [row.name for row in looks if row.look is not None and row.look.interpolation != "nearest"]
+
+
 def note_of(made: Iterable[Op]) -> str:
     """What is to be said of a policy whose groups have no look of their own."""
     return "" if any(map(has_own_look, made)) else FIRST

@@ -164,3 +164,23 @@ def test_timm_erases_as_its_empty_arguments_say() -> None:
         for erased in ({"re_mode": "const", "re_count": 1}, {"re_mode": "", "re_count": None})
     )
     assert plain == empty
+
+
+@pytest.mark.parametrize(
+    ("listed", "told"),
+    [
+        ("A.Rotate(p=1), A.HorizontalFlip(), A.Resize(64, 64)", "Rotate, Resize"),
+        ("A.Resize(80, 80), A.RandomCrop(64, 64), A.Normalize()", ""),
+        ("A.Resize(64, 64, interpolation=0), A.Rotate(interpolation=0, p=1)", ""),
+        ("A.Resize(64, 64), A.GaussianBlur(p=1), A.Affine(p=1)", ""),
+    ],
+)
+def test_what_looks_once_here_and_twice_in_the_library_is_told(listed: str, told: str) -> None:
+    """Two interpolations blur more than one, by a tenth of the finest detail: bilinear, of which the second shrinks."""
+    notes = importers.from_text(f"A.Compose([{listed}])", version="2").notes
+    found = [note for note in notes if "one look-up" in note]
+    assert found == (
+        [f"{told}: one look-up here, less blurred than by albumentations, which interpolates each time."]
+        if told
+        else []
+    )

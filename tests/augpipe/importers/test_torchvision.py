@@ -373,7 +373,9 @@ def test_an_op_before_the_crop_acts_before_it() -> None:
     rotation = make("RandomRotation", degrees=[0, 9], fill=0, interpolation=Mode.BILINEAR, **WHOLE)
     for one in (make("RandomHorizontalFlip", p=0.5), make("RandomGrayscale", p=0.5), rotation):
         found = importers.from_torchvision(compose(one, CROP))
-        assert found.notes == () and found.recipe.num_passes == 1
+        both = "RandomRotation, RandomResizedCrop"
+        told = f"{both}: one look-up here, less blurred than by torchvision, which interpolates each time."
+        assert found.notes == ((told,) if one is rotation else ()) and found.recipe.num_passes == 1
 
 
 def test_a_blur_before_geometry_acts_before_it() -> None:
