@@ -232,7 +232,8 @@ def _shear(expected: Expected, op: ops.Shear, drawn: Any) -> None:
 def _perspective(expected: Expected, op: ops.Perspective, drawn: Any) -> None:
     signs = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]])
     halves = np.array([expected.out_width / 2, expected.out_height / 2])
-    corners = signs * (halves - (0.5 if op.corners == "centres" else 0.0))
+    # a frame of one pixel has no way between centres: it counts as two
+    corners = signs * (np.maximum(halves - 0.5, 0.5) if op.corners == "centres" else halves)
     moved = corners - signs * halves * drawn["moved"]
     if op.inner_std is not None:  # each corner of the frame shows a moved one
         moved, corners = corners, moved
