@@ -92,11 +92,11 @@ def as_c(ptx: str) -> str:
             lines.append(f"{TYPES[found[1]]} {', '.join(f'{found[2]}{i} = 0' for i in range(int(found[3])))};")
         elif found := re.match(r"\$(\w+):$", text):
             lines.append(f"{found[1]}:;")
-        elif found := re.match(r"(?:@(!?)%(p\d+)\s+)?([\w.]+)\s*(.*);$", text):
+        elif found := re.match(r"(?:@(!?)%(p\d+)\s+)?(\w[\w.]*)\s*(.*);$", text):
             condition = f"if ({found[1]}{found[2]}) " if found[2] else ""
             lines.append(f"{condition}{{ {_statement(found[3].split('.'), found[4])}; }}")
         else:
-            assert text in ("", "{", "}"), text
+            assert text in ("", "{", "}") or text.startswith(".pragma"), text
     lines += [
         "}",
         "void run_grid(const int64_t *given, int gx, int gy, int gz, int nx, int ny, int nz) {",
