@@ -92,6 +92,11 @@ def test_what_needs_more_than_a_level_is_not_looked_up(op: ops.Op) -> None:
     assert nums == []
 
 
+def test_a_fill_between_two_levels_is_not_looked_up() -> None:
+    _, nums = rendered(Recipe(ops=(MOVES[4], BY_CHANNEL[0]), border="constant", fill=(9.0, 99.5, 255.0)), 70, 0)
+    assert nums == []
+
+
 def test_part_of_a_batch_may_be_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of a loader, which renders several images in one call."""
     images, kernel, nums = [noise(20, 70, seed=nth) for nth in range(16)], cpu_render.copy_levels, []
