@@ -1,6 +1,5 @@
 """Images of files and arrays, on the CPU: one image after another, on a few threads during the call."""
 
-from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -18,7 +17,6 @@ from augpipe.native.workers import run_each
 from augpipe.pipeline.stored_image import Decodable, StoredImage
 from augpipe.planning.output_format import OutputFormat
 from augpipe.planning.plan import Plan
-from augpipe.planning.regions import source_regions
 
 Rows = npt.NDArray[np.void]
 
@@ -63,7 +61,7 @@ class HostTransform:
             own = looks.of(position)
             sizes = [view.sizes[position] for view in views]
             try:
-                decodable = _decodable(stored[position], own, sizes, may_crop[position])
+                decodable = _decodable(stored[position], own, may_crop[position])
                 pixels = decodable.decode_into(self._scratch.pixels(decodable.num_bytes))
             except ValueError as problem:
                 raise SampleError(images.names[position], str(problem)) from problem
@@ -75,13 +73,13 @@ class HostTransform:
         return [view.wrapped(form) for view in views]
 
 
-def _decodable(image: StoredImage, looks: Looks, sizes: Sequence[tuple[int, int]], may_crop: bool) -> Decodable:
+def _decodable(image: StoredImage, looks: Looks, may_crop: bool) -> Decodable:
     """What the views look at, or all of the image."""
     (factor,) = looks.factors.tolist()
     if not may_crop:
         return image.whole(factor)
-    regions = source_regions(looks.tables, sizes) if looks.regions is None else looks.regions
-    return image.region(factor, regions[0].tolist(), None)
+    assert looks.regions is not None
+    return image.region(factor, looks.regions[0].tolist(), None)
 
 
 class _View:

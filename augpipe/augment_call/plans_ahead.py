@@ -30,7 +30,7 @@ class Looks(NamedTuple):
     tables: list[Rows]
     """For each view, (B,) `kernel_rows`."""
     regions: npt.NDArray[np.int32] | None
-    """(B, 4) `source_regions`, where all outputs of a view have one size."""
+    """(B, 4) `source_regions`, where they were asked for."""
 
     def of(self, position: int) -> "Looks":
         """Those of one sample."""
@@ -56,20 +56,10 @@ def looks_of(
         tables = [kernel_rows(rows, factors) for rows in views]
     else:
         tables = [resized_rows(rows, table, factors) for rows, table in zip(views, like.tables, strict=True)]
-    regions = None
-    if wants_regions:
-        sizes = [_common_size(rows) for rows in views]
-        known = [size for size in sizes if size is not None]
-        regions = source_regions(tables, known) if len(known) == len(sizes) else None
-    return Looks(factors, tables, regions)
-
-
-def _common_size(rows: Rows) -> tuple[int, int] | None:
-    """Height and width of all outputs of a view; None where they differ."""
-    heights, widths = rows["out_height"], rows["out_width"]
-    if len(rows) == 0 or (heights != heights[0]).any() or (widths != widths[0]).any():
-        return None
-    return int(heights[0]), int(widths[0])
+    if not wants_regions:
+        return Looks(factors, tables, None)
+    sizes = [np.stack([rows["out_height"], rows["out_width"]], axis=1) for rows in views]
+    return Looks(factors, tables, source_regions(tables, sizes))
 
 
 class PlannedBlock:

@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.decoding.decoded_pixels import LocatedPixels
+from augpipe.gpu_ops.image.copied_levels import copy_levels, find_level_maps
 from augpipe.gpu_ops.image.fused import bends, jobs_per_image, run_jobs
+from augpipe.gpu_ops.image.level_tables import BLOCK, NUM_LEVELS
 from augpipe.gpu_ops.image.mix import mix_images
 from augpipe.gpu_ops.image.pixels import narrow, pack_levels, pack_rgbx, widen
 from augpipe.gpu_ops.image.program import finish_images
@@ -21,6 +23,11 @@ from augpipe.sources.protocol import Pixels
 from augpipe.validation.arguments import MAX_INDEXABLE_PIXELS
 
 Rows = npt.NDArray[np.void]
+
+WORTH_TABLES = 2**13
+"""Pixels of a call's outputs from which on finding and making tables for whole pixels takes less time than it saves."""
+
+ALL_LEVELS = np.arange(NUM_LEVELS, dtype=np.uint8)
 
 LEVELS = OutputFormat(dtype="float32", layout="NHWC", framework="numpy")
 """What a pass leaves to the next."""
@@ -116,7 +123,58 @@ def render(
     if first is not rows and is_joined(rows):
         _render_passes(table, rows, out, form, scratch, functions)
         return
-    takes_more, end = first is not rows, len(table) * jobs_per_image(height)
+    left = [(0, len(rows))]
+    if out.dtype == np.uint8 and width >= BLOCK and len(rows) * height * width >= WORTH_TABLES:
+        left = _copy_levels(table, rows, first, out, size, planar=form.planar)
+    for start, end in left:
+        own, num = slice(start, end), height * width * 3
+        _render_levels(table[own], rows[own], first[own], out[start * num : end * num], size, form, scratch)
+
+
+def _copy_levels(
+    images: npt.NDArray[np.int64],
+    rows: Rows,
+    first: Rows,
+    out: npt.NDArray[np.generic],
+    size: tuple[int, int],
+    *,
+    planar: bool,
+) -> list[tuple[int, int]]:
+    """Write those images that show whole pixels, with each channel changed by itself, by tables of what becomes of each
+    level: their programs make them of all levels. Returns where the others begin and end."""
+    programs, found = as_bytes(rows), np.empty(len(rows), np.bool_)
+    find_level_maps(first, programs, KERNEL_ROW.itemsize, *size, found)
+    chosen = np.flatnonzero(found)
+    if not len(chosen):
+        return [(0, len(rows))]
+    tables = np.empty((len(chosen), 3, NUM_LEVELS), np.uint8)
+    if rows.dtype == KERNEL_ROW:
+        tables[:] = ALL_LEVELS
+    else:
+        levels = np.empty(tables.shape, np.float32)
+        levels[:] = ALL_LEVELS
+        finish_images(
+            programs[chosen], KERNEL_ROW.itemsize, levels.reshape(-1), tables.reshape(-1), 1, NUM_LEVELS, True
+        )
+    copy_levels(images, first, chosen, tables, out, *size, planar)
+    if len(chosen) == len(rows):
+        return []
+    edges = np.flatnonzero(np.diff(found, prepend=True, append=True)).tolist()
+    return list(zip(edges[::2], edges[1::2], strict=True))
+
+
+def _render_levels(
+    table: npt.NDArray[np.int64],
+    rows: Rows,
+    first: Rows,
+    out: npt.NDArray[np.generic],
+    size: tuple[int, int],
+    form: OutputFormat,
+    scratch: Scratch,
+) -> None:
+    """`render` of one pass: levels that are looked up, and then taken through their programs."""
+    (height, width), end = size, len(table) * jobs_per_image(size[0])
+    takes_more = rows.dtype != KERNEL_ROW
     target = scratch.values(len(out)) if form.is_narrow or (takes_more and out.dtype != np.float32) else out
     run_jobs(table, first, target, height, width, form.planar, 0, end, bends(first))
     if takes_more:

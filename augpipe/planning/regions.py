@@ -29,7 +29,9 @@ LARGEST_EXACT = 2.0**22
 """Beyond this many pixels float32 does not tell neighbouring taps apart well enough to bound them."""
 
 
-def source_regions(tables: Sequence[Rows], sizes: Sequence[tuple[int, int]]) -> npt.NDArray[np.int32]:
+def source_regions(
+    tables: Sequence[Rows], sizes: Sequence[tuple[int, int] | npt.NDArray[np.integer]]
+) -> npt.NDArray[np.int32]:
     """(B, 4) int32 left, top, right, bottom: the pixels that `gpu_ops.image.fused` may read, right and bottom excluded.
 
     They count from the first pixel of the image as decoded, at the DCT factor that the tables were made for. Each
@@ -39,21 +41,21 @@ def source_regions(tables: Sequence[Rows], sizes: Sequence[tuple[int, int]]) -> 
 
     Args:
         tables: for each view, (B,) `kernel_rows`.
-        sizes: for each view, height and width of its output images, in pixels.
+        sizes: for each view, height and width of its output images, in pixels; (B, 2) where they differ.
     """
-    bounds = [_of_view(rows, *size) for rows, size in zip(tables, sizes, strict=True)]
+    bounds = [_of_view(rows, size) for rows, size in zip(tables, sizes, strict=True)]
     first = np.min([first for first, _ in bounds], axis=0)
     last = np.max([last for _, last in bounds], axis=0)
     return np.concatenate([first, last + 1.0], axis=1).astype(np.int32)
 
 
-def _of_view(rows: Rows, height: int, width: int) -> tuple[Float, Float]:
+def _of_view(rows: Rows, size: npt.ArrayLike) -> tuple[Float, Float]:
     """(B, 2) first and last pixel read along x and y, both included, in whole numbers."""
     if is_joined(rows):
-        return _of_first_pass(rows)
+        rows, size = parted_tables(rows)[0]
     low, high = _columns(rows, "low_x", "low_y"), _columns(rows, "high_x", "high_y")
     origin = _columns(rows, "origin_x", "origin_y")
-    first, last = _taps(rows, height, width)
+    first, last = _taps(rows, 0.5 * (np.asarray(size)[..., ::-1] - 1))
     goes_on = rows["reflects"][:, None]
     reflects, wraps, edge = goes_on != 0, goes_on == WRAP, np.where(goes_on == REFLECT, 1.0, 0.0)
     mirrored_first = np.where(wraps, high, 2.0 * low - edge - first)
@@ -66,25 +68,17 @@ def _of_view(rows: Rows, height: int, width: int) -> tuple[Float, Float]:
     return origin + np.clip(first_read, low, high), origin + np.clip(last_read, low, high)
 
 
-def _of_first_pass(rows: Rows) -> tuple[Float, Float]:
-    """What `_of_view` gives for rows of several passes, of which the first one's outputs may differ in size."""
-    own, sizes = parted_tables(rows)[0]
-    first, last = np.empty((2, len(rows), 2))
-    for size in np.unique(sizes, axis=0):
-        alike = np.flatnonzero((sizes == size).all(axis=1))
-        first[alike], last[alike] = _of_view(own[alike], int(size[0]), int(size[1]))
-    return first, last
-
-
-def _taps(rows: Rows, height: int, width: int) -> tuple[Float, Float]:
+def _taps(rows: Rows, half: Float) -> tuple[Float, Float]:
     """(B, 2) lowest and highest tap along x and y from the origin, before borders; infinite where they are unbounded.
+
+    The outermost pixels of an output lie `half`, (2,) or (B, 2), from its centre along x and y.
 
     The look-up is evaluated on a grid over the output image. Between the points it differs from what runs straight from
     point to point by no more than its second derivatives allow, h^2 / 8 times them along each side of a cell.
     """
     linear, before = _matrices(rows, "after"), _matrices(rows, "before")
     has_lens = rows["has_lens"] != 0
-    sides = np.where(has_lens[:, None, None], before, np.eye(2)) * (0.5 * (width - 1), 0.5 * (height - 1))
+    sides = np.where(has_lens[:, None, None], before, np.eye(2)) * half[..., None, :]
     num_points = GRID_POINTS if has_lens.any() else 2
     along = np.linspace(-1.0, 1.0, num_points)
     points = sides[:, :, 0, None, None] * along + sides[:, :, 1, None, None] * along[:, None]
@@ -92,7 +86,7 @@ def _taps(rows: Rows, height: int, width: int) -> tuple[Float, Float]:
     projected = np.flatnonzero(rows["has_projection"])
     if len(projected):
         points[projected], lengths2[projected], is_in_front, terms = _projected(
-            rows[projected], sides[projected], along, 0.5 * (width - 1), 0.5 * (height - 1)
+            rows[projected], sides[projected], along, np.broadcast_to(half, (len(rows), 2))[projected]
         )
     u, v = points.reshape(len(rows), 2, num_points**2).swapaxes(0, 1)
     with np.errstate(all="ignore"):  # what overflows is not bounded, and is taken whole
@@ -124,7 +118,7 @@ def _taps(rows: Rows, height: int, width: int) -> tuple[Float, Float]:
 
 
 def _projected(
-    rows: Rows, sides: Float, along: Float, half_width: float, half_height: float
+    rows: Rows, sides: Float, along: Float, half: Float
 ) -> tuple[Float, Float, npt.NDArray[np.bool_], tuple[Float, Float]]:
     """For rows that project: (B, 2, P, P) points, (B, 1) squared lengths, whether they lie in front, and terms.
 
@@ -134,7 +128,7 @@ def _projected(
     of terms of either sign is rounded than they are.
     """
     offset, divisor = _columns(rows, "before_x0", "before_y0"), _columns(rows, "before_wx", "before_wy", "before_w0")
-    slopes = divisor[:, :2] * (half_width, half_height)
+    slopes = divisor[:, :2] * half
     ends = np.array([-1.0, 1.0])
     divisors = divisor[:, 2, None, None] + slopes[:, 0, None, None] * ends + slopes[:, 1, None, None] * ends[:, None]
     corners = sides[:, :, 0, None, None] * ends + sides[:, :, 1, None, None] * ends[:, None] + offset[:, :, None, None]

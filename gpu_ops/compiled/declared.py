@@ -15,6 +15,7 @@ MODULES = {
     "plan": ("gpu_ops.image.crop_tries", "gpu_ops.image.composition", "gpu_ops.image.filled_rows"),
     "render": (
         "gpu_ops.image.fused",
+        "gpu_ops.image.copied_levels",
         "gpu_ops.image.pixels",
         "gpu_ops.image.program",
         "gpu_ops.image.filter_program",

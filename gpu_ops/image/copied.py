@@ -76,13 +76,13 @@ def copy_rows(pixels, row, batch, image, height, width, planar, first, last, s):
     at_row, at_row_kept = s + SUM_X * width * 4, s + SUM_Y * width * 4
     is_turned = row.after_xx == ZERO
     step, row_step = (row.after_yx, row.after_xy) if is_turned else (row.after_xx, row.after_yy)
-    _place(pixels, row, is_turned, step, np.int64(0), width, width, at_index, at_kept)
+    place(pixels, row, is_turned, step, np.int64(0), width, width, at_index, at_kept)
     out = batch.ctypes.data
     fill_r, fill_g, fill_b = row.fill[0], row.fill[1], row.fill[2]
     scale_r, scale_g, scale_b = row.scale[0], row.scale[1], row.scale[2]
     bias_r, bias_g, bias_b = row.bias[0], row.bias[1], row.bias[2]
     for row_y in range(first, last):
-        _place(pixels, row, not is_turned, row_step, row_y, row_y + 1, height, at_row, at_row_kept)
+        place(pixels, row, not is_turned, row_step, row_y, row_y + 1, height, at_row, at_row_kept)
         of_row, kept_row = np.int32(load_index_y(at_row, 0) + shift), load_weight_y(at_row_kept, 0)
         start = image * plane * 3 + row_y * width * (1 if planar else 3)
         if planar:
@@ -102,7 +102,7 @@ def copy_rows(pixels, row, batch, image, height, width, planar, first, last, s):
 
 
 @subroutine
-def _place(pixels, row, is_down, step, first, last, length, at_index, at_kept):
+def place(pixels, row, is_down, step, first, last, length, at_index, at_kept):
     """For columns or rows of an output `first`..`last` - 1, of `length`: where along y or x their pixels lie in memory,
     and 0 where that is outside and the fill is seen, else 1."""
     prefer_wide_vectors()

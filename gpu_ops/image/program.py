@@ -15,6 +15,7 @@ from numba import types
 
 from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.image.level_rows import load_row, store_levels
+from augpipe.gpu_ops.image.level_tables import NUM_LEVELS, look_up_row
 from augpipe.gpu_ops.image.noise import (
     BITS_OF_ONE,
     EXPONENT_BIAS,
@@ -84,7 +85,7 @@ load_number, load_whole = load_bytes("values", types.float32), load_bytes("value
 load_key = load_bytes("values", types.uint32)
 load_word, store_word = load("slots", types.uint32), store("slots", types.uint32)
 load_normal, store_normal = load("scaled", types.float32), store("scaled")
-load_level = load("table", types.uint8, types.int32)
+store_pixel, load_level = store("fetched", types.uint32), load("batch", types.uint8)
 
 
 @kernel()
@@ -146,11 +147,8 @@ def take_steps(at, step, num_steps, finishes, levels, batch, start, height, widt
             for y in range(height):
                 first, plane = start + y * width * (1 if planar else 3), height * width
                 load_row(levels, first, plane, width, planar, at_red, at_green, at_blue)
-                if has_tables:
-                    table = np.uintp(tables.ctypes.data)
-                    _look_up(table, table + 256, table + 512, width, at_red, at_green, at_blue)
-                for nth in range(step, stop):
-                    _change_row(at, nth, y, height, width, at_red, at_green, at_blue)
+                for nth in range(step - np.int64(has_tables), stop):
+                    _change_row(at, nth, y, height, width, tables, at_red, at_green, at_blue)
                 if is_end and finishes:
                     _store_row(at, batch, first, plane, width, planar, at_red, at_green, at_blue)
                 else:
@@ -187,16 +185,19 @@ def _store_row(at, batch, first, plane, width, planar, at_red, at_green, at_blue
 
 
 @subroutine
-def _change_row(at, step, y, height, width, at_red, at_green, at_blue):
-    """One step of the program on one row."""
+def _change_row(at, step, y, height, width, tables, at_red, at_green, at_blue):
+    """One step of the program on one row; what looks at the whole image has left `tables`."""
     at_step = AT_STEPS + step * STEP_BYTES
     kind, at_numbers = load_whole(at, at_step), at_step + STEP_NUMBERS
     at_words, at_normals = at_red + 12 * width, at_red + 28 * width
     if kind == MATRIX:
         _combine(at, at_numbers, width, at_red, at_green, at_blue)
-    elif kind == TABLE:
-        table = np.uintp(at + load_whole(at, AT_TABLES) + load_whole(at, at_step + STEP_TABLE) * TABLE_BYTES)
-        _look_up(table, table, table, width, at_red, at_green, at_blue)
+    elif kind == TABLE or kind >= FIRST_LOOK:
+        table, table_step = np.uintp(tables.ctypes.data), np.int64(NUM_LEVELS)
+        if kind == TABLE:
+            table = np.uintp(at + load_whole(at, AT_TABLES) + load_whole(at, at_step + STEP_TABLE) * TABLE_BYTES)
+            table_step = np.int64(0)
+        _look_up(table, table_step, width, at_red, at_green, at_blue)
     elif kind == NOISE:
         _draw_normals(at, at_step + STEP_KEY, y * width, width, at_words, at_normals)
         _add_noise(at, at_numbers, width, at_red, at_green, at_blue, at_normals)
@@ -251,12 +252,19 @@ def _shift_hsv(at, at_numbers, width, at_red, at_green, at_blue):
 
 
 @subroutine
-def _look_up(of_red, of_green, of_blue, width, at_red, at_green, at_blue):
-    """Replace levels by those of three tables, given by their addresses."""
+def _look_up(at_table, table_step, width, at_red, at_green, at_blue):
+    """Replace levels by those of tables, see `look_up_row`; the rows of scratch behind the channels are overwritten."""
+    prefer_wide_vectors()
+    at_pixels, at_levels = at_red + 12 * width, at_red + 16 * width
     for i in range(width):
-        store_red(at_red, i, np.float32(load_level(of_red, nearest_level(load_red(at_red, i)))))
-        store_green(at_green, i, np.float32(load_level(of_green, nearest_level(load_green(at_green, i)))))
-        store_blue(at_blue, i, np.float32(load_level(of_blue, nearest_level(load_blue(at_blue, i)))))
+        red, green = nearest_level(load_red(at_red, i)), nearest_level(load_green(at_green, i))
+        blue = nearest_level(load_blue(at_blue, i))
+        store_pixel(at_pixels, i, np.uint32(red | green << np.int32(8) | blue << np.int32(16)))
+    look_up_row(at_pixels, at_table, table_step, at_levels, width, width, True)
+    for i in range(width):
+        store_red(at_red, i, np.float32(load_level(at_levels, i)))
+        store_green(at_green, i, np.float32(load_level(at_levels, width + i)))
+        store_blue(at_blue, i, np.float32(load_level(at_levels, 2 * width + i)))
 
 
 @subroutine

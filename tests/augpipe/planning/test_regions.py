@@ -260,3 +260,13 @@ def test_much_is_left_out(scale: int, least: float, most: float) -> None:
     regions = source_regions([kernel_rows(drawn.rows, dct_factors(drawn.views))], [(224, 224)])
     sides = regions[:, 2:] - regions[:, :2]
     assert least < (sides.prod(axis=1) / np.prod(sizes, axis=1)).mean() < most
+
+
+def test_outputs_of_several_sizes_are_looked_at_together() -> None:
+    bent = (ops.Rotate(p=0.5), ops.BrownConrady(p=0.5), ops.Perspective(p=0.5))
+    recipe = Recipe(ops=(ops.Transpose(swaps_sides=True, p=0.5), *bent), border="reflect")
+    drawn = plan(recipe, range(40), sizes=[(30 + nth, 95 - 2 * nth) for nth in range(40)]).rows
+    table, sizes = kernel_rows(drawn), np.stack([drawn["out_height"], drawn["out_width"]], axis=1)
+    together = source_regions([table], [sizes])
+    alone = [source_regions([table[n : n + 1]], [(height, width)]) for n, (height, width) in enumerate(sizes.tolist())]
+    np.testing.assert_array_equal(together, np.concatenate(alone))

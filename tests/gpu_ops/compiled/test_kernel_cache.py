@@ -531,6 +531,7 @@ Augment(Recipe(ops=[*normal[:1], ops.JpegCompression(p=1), normal[1]]))(rng.inte
 Augment(Recipe(ops=[ops.Noise(), *normal]))(rng.integers(0, 256, (40, 50, 3), np.uint8))
 Augment(Recipe(ops=normal))(rng.integers(0, 256, (40, 50, 3), np.uint8))
 Augment(Recipe(ops=normal))(np.zeros((1024, 1100, 3), np.uint8))  # of which a part is packed
+Augment(Recipe(ops=[ops.Gamma()]), dtype="uint8")(np.zeros((100, 100, 3), np.uint8))  # which is looked up
 elastic, grid = ops.ElasticTransform(p=1.0), ops.GridDistortion()
 Augment(Recipe(ops=[normal[0], elastic]))(Files("JPEG").read(0))  # of which a part is decoded
 for bent in (

@@ -1,0 +1,139 @@
+"""Outputs in uint8 of whole pixels, where each channel is changed by itself: one look-up in a table a level."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import types
+
+from augpipe.gpu_ops.compiled.declared import declare
+from augpipe.gpu_ops.image.copied import is_copied, place
+from augpipe.gpu_ops.image.level_tables import NUM_LEVELS, has_blocks, look_up_row
+from augpipe.gpu_ops.image.program_rows import (
+    AT_STEPS,
+    MATRIX,
+    NONE,
+    NUM_STEPS,
+    STEP_BYTES,
+    STEP_NUMBERS,
+    TABLE,
+)
+from augpipe.gpu_ops.image.rows import KERNEL_ROW
+from augpipe.gpu_ops.image.scratch_rows import ONE, ZERO, load_index_y, load_pixel, load_weight_y
+from augpipe.gpu_ops.image.tone import to_uint8
+from augpipe.gpu_ops.jit import kernel, subroutine
+from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, store
+
+load_number, load_whole = load_bytes("values", types.float32), load_bytes("values", types.int32)
+store_word = store("fetched", types.uint32)
+load_backwards = load("pixels", types.uint32)
+
+
+@kernel()
+def find_level_maps(rows, programs, first_byte, height, width, found):
+    """Find images that are better looked up level by level: of whole pixels, with each channel changed by itself.
+
+    Args:
+        rows: (B,) `rows.KERNEL_ROW`.
+        programs: (B, row bytes) uint8: `program_rows.row_dtype`, or the same rows where there are no programs.
+        first_byte: of a program's header.
+        height, width: of an output image, in pixels.
+        found: (B,) bool, written.
+    """
+    for image in range(len(rows)):
+        row, is_found = rows[image], True
+        for channel in range(3):
+            fill = row.fill[channel]
+            is_found = is_found and row.scale[channel] == ONE and row.bias[channel] == ZERO
+            is_found = is_found and (row.is_constant == 0 or fill == np.float32(to_uint8(fill)))
+        num_steps, at = np.int64(0), np.uintp(programs.ctypes.data + image * programs.shape[1] + first_byte)
+        if programs.shape[1] > first_byte:
+            num_steps = np.int64(load_whole(at, NUM_STEPS))
+        is_found = is_found and (num_steps > 0 or has_blocks()) and _keeps_channels(at, num_steps)
+        found[image] = is_found and is_copied(row, height, width)
+
+
+@subroutine
+def _keeps_channels(at, num_steps):
+    """Whether a program makes each channel of a pixel of that channel only."""
+    for step in range(num_steps):
+        at_step = AT_STEPS + step * STEP_BYTES
+        kind = load_whole(at, at_step)
+        if kind == MATRIX:
+            for entry in range(12):
+                row, column = entry // 4, entry % 4
+                if column < 3 and column != row and load_number(at, at_step + STEP_NUMBERS + 4 * entry) != ZERO:
+                    return False
+        elif kind != TABLE and kind != NONE:
+            return False
+    return True
+
+
+@kernel()
+def copy_levels(pixel_table, rows, images, tables, batch, height, width, planar):
+    """Write images of which each level of each channel is looked up.
+
+    Args:
+        pixel_table, rows, height, width, planar: as `fused.run_jobs` takes them.
+        images: (n,) int64 numbers of the images, as `find_level_maps` has found them.
+        tables: (n, 3, 256) uint8: what becomes of each level.
+        batch: (B * height * width * 3,) uint8, written where these images lie.
+    """
+    scratch = np.empty(3 * width + 2 * height, np.float32)
+    for nth in range(len(images)):
+        image = images[nth]
+        at_table = np.uintp(tables.ctypes.data + nth * 3 * NUM_LEVELS)
+        out = np.uintp(batch.ctypes.data + image * height * width * 3)
+        s = np.uintp(scratch.ctypes.data)  # in the loop, as numba frees an array after its last use
+        _copy_image(pixel_table[image], rows[image], at_table, out, height, width, planar, s)
+
+
+@subroutine
+def _copy_image(pixels, row, at_table, out, height, width, planar, s):
+    """Write one image at the address `out`; `s` is scratch. See `copied.copy_rows`."""
+    prefer_wide_vectors()
+    address, plane = np.uintp(pixels[0]), np.int64(height) * width
+    shift = np.int32((row.origin_y - pixels[3]) * pixels[1] + (row.origin_x - pixels[2]))
+    at_index, at_kept, at_words, at_rows = s, s + 4 * width, s + 8 * width, s + 12 * width
+    at_rows_kept, is_turned = at_rows + 4 * height, row.after_xx == ZERO
+    step, row_step = (row.after_yx, row.after_xy) if is_turned else (row.after_xx, row.after_yy)
+    for is_row in range(2):  # one call, which is compiled once
+        is_down, apart, num = is_turned != (is_row == 1), row_step if is_row else step, height if is_row else width
+        at_places, at_these_kept = (at_rows, at_rows_kept) if is_row else (at_index, at_kept)
+        place(pixels, row, is_down, apart, np.int64(0), num, num, at_places, at_these_kept)
+    is_run, direction = not is_turned, np.int32(step)
+    for i in range(width):
+        follows = load_index_y(at_index, i) == np.int32(load_index_y(at_index, 0) + direction * np.int32(i))
+        is_run &= follows & (load_weight_y(at_kept, i) == ONE)
+    fill = np.uint32(to_uint8(row.fill[0])) | np.uint32(to_uint8(row.fill[1])) << np.uint32(8)
+    fill = np.uint32(fill | np.uint32(to_uint8(row.fill[2])) << np.uint32(16))
+    for y in range(height):
+        of_row, kept_row = np.int32(load_index_y(at_rows, y) + shift), load_weight_y(at_rows_kept, y)
+        at_first = np.uintp(address + 4 * (np.int64(of_row) + load_index_y(at_index, 0)))
+        at_pixels = at_words
+        if is_run and kept_row == ONE and direction > 0:
+            at_pixels = at_first
+        elif is_run and kept_row == ONE:
+            for i in range(width):
+                store_word(at_words, i, load_backwards(at_first, -i))
+        else:
+            for i in range(width):
+                pixel = load_pixel(address, np.int32(of_row + load_index_y(at_index, i)))
+                store_word(at_words, i, pixel if load_weight_y(at_kept, i) * kept_row == ONE else fill)
+        first = y * width * (1 if planar else 3)
+        look_up_row(at_pixels, at_table, NUM_LEVELS, np.uintp(out + first), plane, width, planar)
+
+
+def _finding() -> tuple[Any, ...]:
+    return np.zeros(1, KERNEL_ROW), np.zeros((1, 1), np.uint8), 0, 1, 1, np.zeros(1, np.bool_)
+
+
+def _copying() -> tuple[Any, ...]:
+    tables: npt.NDArray[np.uint8] = np.zeros((1, 3, NUM_LEVELS), np.uint8)
+    return (np.zeros((1, 4), np.int64), np.zeros(1, KERNEL_ROW), np.zeros(1, np.int64), tables) + (
+        *(np.zeros(1, np.uint8), 1, 1, True),
+    )
+
+
+declare(__name__, find_level_maps, uint8=_finding)
+declare(__name__, copy_levels, uint8=_copying)
