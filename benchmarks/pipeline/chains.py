@@ -1,5 +1,6 @@
 """People's chains from decoded images, ours next to their own library: torchvision on PIL images and, as version 2, on
-uint8 tensors, and albumentations 2 on arrays. One thread each, 16 images at a time, and one image a call.
+uint8 tensors, and albumentations 2 on arrays. One thread each, 16 images at a time, one image a call, and
+one image a call in two workers of torch's DataLoader.
 
 The chains are of the corpus of published recipes that importers are tested with (`tests/augpipe/importers/corpus`,
 `seen.toml`): for training, and taken as a whole by both sides. Of those with the same calls the first is taken, and of
@@ -9,6 +10,7 @@ place of arguments that it has no more. Images are photographs of ImageNet's usu
 """
 
 import importlib
+import math
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -19,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from augpipe import Augment, importers
+from augpipe.planning.output_format import Framework
 from benchmarks.harness import Bench, imagenet_sized, in_turn, ratio
 from benchmarks.parity.theirs import names_of
 from tests.augpipe.importers.recipes import SEEN, calls, published
@@ -29,6 +32,9 @@ TO_TENSORS = ("transforms.ToTensor()", "v2.ToDtype(torch.float32, scale=True)")
 WAYS = {"torchvision, PIL images": ("torchvision", "PIL"), "torchvision, uint8 tensors": ("torchvision", "tensor")} | {
     "albumentations 2, arrays": ("albumentations", "array")
 }
+
+WORKERS = "in a DataLoader of two workers, one image a call"
+NAMES = ("16 at a time", "one image a call", WORKERS)
 
 Chain = Callable[[Any], Any]
 
@@ -78,14 +84,59 @@ def of_way(bench: Bench, library: str, container: str, given: list[Any], images:
             seconds = in_turn({"theirs": by_theirs, "ours": by_ours}, bench.rounds)
             taken[name] = round(ratio(seconds, "theirs", "ours"), 2)
             taken[f"ours, {name}, ms"] = round(1e3 * min(seconds["ours"]), 3)
+        if container != "tensor":
+            framework: Framework = "torch" if library == "torchvision" else "numpy"
+            in_worker = Augment(imported, dtype="float32" if is_float else "uint8", framework=framework)
+            sized = all(view.out_size for view in imported.all_views)
+            contenders = {
+                "theirs": in_workers(given, theirs, are_stacked=sized),
+                "ours": in_workers(images, in_worker, are_stacked=sized),
+            }
+            seconds = in_turn(contenders, min(3, bench.rounds))
+            taken[WORKERS] = round(ratio(seconds, "theirs", "ours"), 2)
+            taken[f"ours, {WORKERS}, ms"] = round(1e3 * min(seconds["ours"]), 3)
         rows.append(taken | {"chain": recipe})
-        print("{:6.2f} {:6.2f}  {}".format(taken["16 at a time"], taken["one image a call"], recipe[:150]), flush=True)
+        print(*(f"{taken.get(name, math.nan):6.2f}" for name in NAMES), recipe[:150], flush=True)
     told = {}
-    for name in ("16 at a time", "one image a call"):
-        ratios = [row[name] for row in rows]
+    for name in NAMES:
+        ratios = [row[name] for row in rows if name in row]
+        if not ratios:
+            continue
         told[name] = {"geometric mean": round(geometric_mean(ratios), 2), "worst": min(ratios)}
         print(f"  {library}, {container}, {name}: {told[name]}", flush=True)
     return told | {"chains": rows}
+
+
+class Decoded:
+    """A data set of decoded images, each through a chain."""
+
+    def __init__(self, images: list[Any], chain: Chain) -> None:
+        self.images, self.chain = images, chain
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.chain(self.images[index])
+
+
+def in_workers(images: list[Any], chain: Chain, *, are_stacked: bool) -> Callable[[], int]:
+    """An epoch of a torch DataLoader with two workers that live on; batches are lists where sizes may differ."""
+    data: Any = importlib.import_module("torch.utils.data")
+    loader = data.DataLoader(
+        Decoded(images, chain),
+        AT_ONCE,
+        num_workers=2,
+        persistent_workers=True,
+        collate_fn=None if are_stacked else list,
+    )
+
+    def epoch() -> int:
+        for _ in loader:
+            pass
+        return len(images)
+
+    return epoch
 
 
 def one_thread(library: str) -> None:
