@@ -1,6 +1,7 @@
 """People's chains from decoded images, ours next to their own library: torchvision on PIL images and, as version 2, on
-uint8 tensors, and albumentations 2 on arrays. One thread each, 16 images at a time, one image a call, and
-one image a call in two workers of torch's DataLoader.
+uint8 tensors, and albumentations 2 on arrays. One thread each, 16 images at a time, one image a call, and one image a
+call in two workers of torch's DataLoader. Chains that make images of one size are also run from JPEG files: our Loader
+with two threads, and a DataLoader with as many of 1 to 3 workers as are fastest.
 
 The chains are of the corpus of published recipes that importers are tested with (`tests/augpipe/importers/corpus`,
 `seen.toml`): for training, and taken as a whole by both sides. Of those with the same calls the first is taken, and of
@@ -15,15 +16,17 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
 
-from augpipe import Augment, importers
-from augpipe.planning.output_format import Framework
+from augpipe import Augment, Loader, Recipe, importers
+from augpipe.planning.output_format import DTypeLike, Framework
 from benchmarks.harness import Bench, imagenet_sized, in_turn, ratio
 from benchmarks.parity.theirs import names_of
+from benchmarks.pipeline import peers
 from tests.augpipe.importers.recipes import SEEN, calls, published
 
 NUM_CHAINS, NUM_IMAGES, AT_ONCE, NUM_SINGLE = 20, 48, 16, 16
@@ -34,7 +37,8 @@ WAYS = {"torchvision, PIL images": ("torchvision", "PIL"), "torchvision, uint8 t
 }
 
 WORKERS = "in a DataLoader of two workers, one image a call"
-NAMES = ("16 at a time", "one image a call", WORKERS)
+FILES = "from JPEG files, two cores"
+NAMES = ("16 at a time", "one image a call", WORKERS, FILES)
 
 Chain = Callable[[Any], Any]
 
@@ -45,20 +49,23 @@ def main() -> None:
     encoded, origin = bench.photographs()
     images = [np.ascontiguousarray(one[:, :, :3]) for one in imagenet_sized(encoded, bench.pick(NUM_IMAGES, AT_ONCE))]
     found: dict[str, Any] = {}
-    for way in bench.names:
-        library, container = WAYS[way]
-        if not find_spec(library):
-            print(f"{way}: {library} is not installed. make bench installs it.")
-            continue
-        given = [contained(image, container) for image in images]
-        found[way] = of_way(bench, library, container, given, images)
+    with bench.files(2) as (folder, _):
+        for way in bench.names:
+            library, container = WAYS[way]
+            if not find_spec(library):
+                print(f"{way}: {library} is not installed. make bench installs it.")
+                continue
+            given = [contained(image, container) for image in images]
+            found[way] = of_way(bench, library, container, given, images, folder)
     if not found:
         return
     what = "times of a chain over ours, from decoded photographs; one thread each"
     bench.keep("chains", {"what": what, "images": origin, "photographs": len(images), "ways": found})
 
 
-def of_way(bench: Bench, library: str, container: str, given: list[Any], images: list[Any]) -> dict[str, Any]:
+def of_way(
+    bench: Bench, library: str, container: str, given: list[Any], images: list[Any], folder: Path
+) -> dict[str, Any]:
     """Ratios of each chain, their geometric mean and the least."""
     one_thread(library)
     rows = []
@@ -95,6 +102,8 @@ def of_way(bench: Bench, library: str, container: str, given: list[Any], images:
             seconds = in_turn(contenders, min(3, bench.rounds))
             taken[WORKERS] = round(ratio(seconds, "theirs", "ours"), 2)
             taken[f"ours, {WORKERS}, ms"] = round(1e3 * min(seconds["ours"]), 3)
+            if sized:
+                taken |= from_files(bench, library, theirs, imported, "float32" if is_float else "uint8", folder)
         rows.append(taken | {"chain": recipe})
         print(*(f"{taken.get(name, math.nan):6.2f}" for name in NAMES), recipe[:150], flush=True)
     told = {}
@@ -105,6 +114,21 @@ def of_way(bench: Bench, library: str, container: str, given: list[Any], images:
         told[name] = {"geometric mean": round(geometric_mean(ratios), 2), "worst": min(ratios)}
         print(f"  {library}, {container}, {name}: {told[name]}", flush=True)
     return told | {"chains": rows}
+
+
+def from_files(
+    bench: Bench, library: str, theirs: Chain, imported: Recipe, dtype: DTypeLike, folder: Path
+) -> dict[str, float]:
+    """What a DataLoader with its best number of workers takes over our Loader, and what that takes."""
+    framework: Framework = "torch" if library == "torchvision" else "numpy"
+    loader = Loader(folder, imported, batch_size=AT_ONCE, dtype=dtype, framework=framework, num_threads=2)
+    read = peers.by_pillow if library == "torchvision" else peers.by_opencv
+    files = peers.Files(sorted(folder.iterdir()), read, theirs)
+    contenders: dict[str, Callable[[], int]] = {"ours": lambda: sum(map(len, loader))}
+    contenders |= {f"{num} workers": peers.data_loader(files, AT_ONCE, num) for num in (1, 2, 3)}
+    seconds = in_turn(contenders, min(3, bench.rounds))
+    best = min(ratio(seconds, name, "ours") for name in contenders if name != "ours")
+    return {FILES: round(best, 2), f"ours, {FILES}, ms": round(1e3 * min(seconds["ours"]), 3)}
 
 
 class Decoded:
