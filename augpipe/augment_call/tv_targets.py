@@ -17,6 +17,9 @@ from augpipe.planning.output_format import import_torch
 from augpipe.planning.plan import Plan
 from augpipe.planning.targets.options import TargetOptions
 
+ROTATED = ("XYWHR", "CXCYWHR", "XYXYXYXY")
+"""torchvision's formats of rotated boxes."""
+
 
 class Structure:
     """One image and its targets in dicts, lists and tuples.
@@ -50,11 +53,14 @@ class Structure:
         """The targets of the image, of (height, width) `size`."""
         of_objects = self._points is not None and self._boxes is not None and self._points.ndim == 3
         points = None if self._points is None else _array(self._points, np.float64)
+        is_rotated = self._boxes is not None and self._boxes.format.name in ROTATED
+        boxes = None if self._boxes is None else _corners(self._boxes) if is_rotated else _edges(self._boxes)
         return given_targets(
             size,
             clip=options.clip,
             bbox_format="pascal_voc",
-            bboxes=None if self._boxes is None else _edges(self._boxes),
+            bboxes=None if is_rotated else boxes,
+            rotated_boxes=boxes if is_rotated else None,
             masks=None if self._masks is None else _array(self._masks),
             mask=None if self._mask is None else np.moveaxis(_planes(self._mask), 0, -1),
             keypoints=points if of_objects or points is None else points.reshape(-1, 2),
@@ -73,8 +79,10 @@ class Structure:
         instead: dict[int, Any] = {id(self.image): _like(image, self.image)}
         points = found.points
         if found.objects is not None and found.objects.boxes is not None:
-            stays = found.objects.stays
-            instead[id(self._boxes)] = _boxes_like(found.objects.boxes[stays], self._boxes, found.size)
+            stays, rotated = found.objects.stays, found.objects.rotated_boxes
+            values = found.objects.boxes[stays] if rotated is None else rotated[stays]
+            written = _boxes_as(values, self._boxes) if rotated is None else _rotated_as(values, self._boxes)
+            instead[id(self._boxes)] = _like(written, self._boxes, canvas_size=found.size)
             if self._labels is not None:
                 instead[id(self._labels)] = chosen(self._labels, stays)
             if self._masks is not None and found.masks is not None:
@@ -159,16 +167,40 @@ def _edges(boxes: Any) -> Any:
         return np.concatenate([first, first + last], axis=1)
     if name == "CXCYWH":
         return np.concatenate([first - 0.5 * last, first + 0.5 * last], axis=1)
-    raise ValueError(f"BoundingBoxes of the format {name} are not known. Give XYXY, XYWH or CXCYWH.")
+    known = ", ".join(("XYXY", "XYWH", "CXCYWH", *ROTATED))
+    raise ValueError(f"BoundingBoxes of the format {name} are not known. Give one of {known}.")
 
 
-def _boxes_like(edges: Any, like: Any, size: tuple[int, int]) -> Any:
+def _boxes_as(edges: Any, like: Any) -> Any:
+    """(N, 4) left, top, right, bottom in the format of `like`."""
     first, last = edges[:, :2], edges[:, 2:]
     if like.format.name == "XYWH":
         edges = np.concatenate([first, last - first], axis=1)
     elif like.format.name == "CXCYWH":
         edges = np.concatenate([0.5 * (first + last), last - first], axis=1)
-    return _like(edges, like, canvas_size=size)
+    return edges
+
+
+def _corners(boxes: Any) -> Any:
+    """(N, 4, 2) corners of rotated tv_tensors.BoundingBoxes, whose angles are in degrees, anticlockwise as seen."""
+    values = _array(boxes, np.float64)
+    if boxes.format.name == "XYXYXYXY":
+        return values.reshape(-1, 4, 2)
+    places, angles = values[:, :2], np.deg2rad(values[:, 4:])
+    across = values[:, 2:3] * np.concatenate([np.cos(angles), -np.sin(angles)], axis=1)
+    along = values[:, 3:4] * np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+    first = places if boxes.format.name == "XYWHR" else places - 0.5 * (across + along)
+    return np.stack([first, first + across, first + across + along, first + along], axis=1)
+
+
+def _rotated_as(corners: Any, like: Any) -> Any:
+    """(N, 4, 2) corners of rectangles in the format of `like`."""
+    if like.format.name == "XYXYXYXY":
+        return corners.reshape(-1, 8)
+    across, along = corners[:, 1] - corners[:, 0], corners[:, 3] - corners[:, 0]
+    places = corners[:, 0] if like.format.name == "XYWHR" else corners.mean(axis=1)
+    sides = np.linalg.norm(np.stack([across, along], axis=1), axis=2)
+    return np.concatenate([places, sides, np.rad2deg(np.arctan2(-across[:, 1:], across[:, :1]))], axis=1)
 
 
 def _like(values: Any, like: Any, **changed: Any) -> Any:

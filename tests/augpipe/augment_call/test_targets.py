@@ -14,6 +14,7 @@ from tests.augpipe.augment_call.tv_stand_ins import Format, installed, made
 FLIP = Recipe(ops=(ops.Flip(p=1.0),))
 CROP = Recipe(ops=(ops.CenterCrop(size=(60, 80)),))
 HEIGHT, WIDTH = 100, 160
+COS, SIN = np.cos(np.deg2rad(30.0)), np.sin(np.deg2rad(30.0))
 IMAGE = np.random.default_rng(0).integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
 BOX = [20.0, 30.0, 50.0, 70.0]
 """Left, top, right, bottom: cropped to 80 x 60 from the middle it is 0, 10, 10, 50."""
@@ -260,6 +261,30 @@ def test_boxes_of_torchvision_s_formats(form: str, values: list[float], monkeypa
     expected = {"XYXY": [110, 30, 140, 70], "CXCYWH": [125, 50, 30, 40]}[form]
     assert found["boxes"].tolist() == [expected] and found["boxes"].dtype == torch.int64
     assert found["image"].shape == (3, HEIGHT, WIDTH)
+
+
+TURNED = {
+    "CXCYWHR": ([60.0, 40.0, 30.0, 10.0, 30.0], [100.0, 40.0, 30.0, 10.0, -30.0]),
+    "XYWHR": (
+        [60 - 15 * COS - 5 * SIN, 40 + 15 * SIN - 5 * COS, 30.0, 10.0, 30.0],
+        [100 - 15 * COS + 5 * SIN, 40 - 15 * SIN - 5 * COS, 30.0, 10.0, -30.0],
+    ),
+    "XYXYXYXY": ([45, 38, 72, 29, 75, 38, 48, 47], [88, 29, 115, 38, 112, 47, 85, 38]),
+}
+"""Rotated boxes in torchvision's formats, with angles in degrees, anticlockwise as seen, and what its horizontal flip
+makes of them."""
+
+
+@pytest.mark.parametrize("form", TURNED)
+def test_rotated_boxes_of_torchvision_s_formats(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tv = installed(monkeypatch)
+    values, mirrored = TURNED[form]
+    boxes = made(tv.BoundingBoxes, [values], torch.float64, format=Format[form], canvas_size=(HEIGHT, WIDTH))
+    found = Augment(FLIP)({"image": IMAGE, "boxes": boxes})["boxes"]
+    assert type(found) is tv.BoundingBoxes and found.format is Format[form] and found.dtype == torch.float64
+    assert found.canvas_size == (HEIGHT, WIDTH) and np.abs(found.numpy() - [mirrored]).max() < 1e-4
+    elsewhere = Recipe(ops=(ops.CenterCrop(size=(10, 10)),))
+    assert Augment(elsewhere)({"image": IMAGE, "boxes": boxes})["boxes"].tolist() == [[0.0] * len(values)]
 
 
 def test_lists_of_images_are_still_lists_of_images(monkeypatch: pytest.MonkeyPatch) -> None:

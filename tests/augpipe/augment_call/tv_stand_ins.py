@@ -9,7 +9,7 @@ import pytest
 import torch
 
 NAME = "torchvision.tv_tensors"
-Format = Enum("Format", ["XYXY", "XYWH", "CXCYWH"])
+Format = Enum("Format", ["XYXY", "XYWH", "CXCYWH", "XYWHR", "CXCYWHR", "XYXYXYXY"])
 KEPT = ("format", "canvas_size")
 
 
