@@ -4,6 +4,7 @@ import logging
 import random
 import struct
 import sys
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,13 @@ def test_a_plain_jpeg(kind: str) -> None:
 @pytest.mark.parametrize("kind", OTHERS)
 def test_more_than_8_bits_a_channel_are_told(kind: str) -> None:
     assert probe(OTHERS[kind], max_pixels=MAX_PIXELS).loses_bits == any(bits in kind for bits in ("16", "12"))
+
+
+def test_bits_of_what_is_refused_are_not_told() -> None:
+    """The one warning of a process is for a file that is used."""
+    written = BytesIO()
+    Image.new("F", (5, 4)).save(written, "TIFF")
+    assert not probe(written.getvalue(), max_pixels=MAX_PIXELS).loses_bits
 
 
 def test_the_first_file_of_more_than_8_bits_is_named_once(

@@ -110,7 +110,7 @@ def test_extensions_that_are_found(tmp_path: Path) -> None:
 
 
 def test_hidden_things_are_ignored(tmp_path: Path) -> None:
-    put(tmp_path, "cat/1.jpg", "cat/._1.jpg", "cat/.thumbs/1.jpg", ".git/1.jpg", ".hidden.jpg")
+    put(tmp_path, "cat/1.jpg", "cat/._1.jpg", "cat/.thumbs/1.jpg", ".git/1.jpg", ".hidden.jpg", "__MACOSX/cat/._1.jpg")
     assert contents(FolderSource(tmp_path)) == [("cat/1.jpg", 0)]
 
 
