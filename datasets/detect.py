@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from augpipe.datasets.files.image_files import is_image_name
+from augpipe.datasets.files.image_files import is_hidden, is_image_name
 from augpipe.datasets.files.splits import chosen
 from augpipe.datasets.formats.cifar import CifarSource, kind_in, refuse_pickle
 from augpipe.datasets.formats.container import refuse_compressed
@@ -154,7 +154,7 @@ def _look_into(path: str) -> tuple[list[str], bool]:
     files, has_others = [], False
     with os.scandir(path) as entries:
         for entry in entries:
-            if entry.name.startswith("."):
+            if is_hidden(entry.name):
                 continue
             if is_image_name(entry.name):
                 return [], True  # a folder of a million images is listed once, by who reads it

@@ -96,7 +96,9 @@ def open_pillow(data: bytes, kind: Format, max_pixels: int) -> tuple[ImageFile.I
 
 
 def has_more_than_8_bits(image: ImageFile.ImageFile, data: bytes | memoryview) -> bool:
-    """Whether a channel of a file that is open holds more than the 8 bits that `decode_stored` keeps."""
+    """Whether a channel of an open file holds more than the 8 bits that `decode_stored` keeps, where it takes it."""
+    if image.mode not in _EIGHT_BIT_MODES | _SIXTEEN_BIT_MODES:
+        return False
     if image.format == "PNG":
         return data[PNG_BITS_AT] > 8
     if not isinstance(image, TiffImagePlugin.TiffImageFile):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from augpipe.datasets.annotations.annotated_source import shown
 from augpipe.datasets.annotations.faults import Faults
-from augpipe.datasets.files.image_files import read_file
+from augpipe.datasets.files.image_files import is_hidden, read_file
 from augpipe.validation.plural import count
 
 _MAX_BYTES = 16 << 20
@@ -36,7 +36,7 @@ def walk(folder: str) -> Iterator[str]:
             continue
         with os.scandir(os.path.join(folder, below)) as entries:
             for entry in entries:
-                if entry.name.startswith("."):
+                if is_hidden(entry.name):
                     continue
                 path = os.path.join(below, entry.name)
                 if entry.is_dir():

@@ -117,6 +117,11 @@ def read_file(path: str) -> bytes:
         os.close(descriptor)
 
 
+def is_hidden(name: str) -> bool:
+    """Whether a file or a folder is nobody's photograph: its name begins with a dot, or a Mac's zip has left it."""
+    return name.startswith(".") or name == "__MACOSX"
+
+
 def is_image_name(name: str) -> bool:
     """Whether a file of this name is taken for an image."""
     return os.path.splitext(name)[1].lower() in EXTENSIONS

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from augpipe.datasets.files.descriptors import absolute
-from augpipe.datasets.files.image_files import EXTENSIONS, FileSource, is_image_name
+from augpipe.datasets.files.image_files import EXTENSIONS, FileSource, is_hidden, is_image_name
 from augpipe.datasets.files.splits import chosen, split_of
 from augpipe.datasets.formats.class_folders import (
     Unread,
@@ -153,7 +153,7 @@ def _look_into(path: str) -> tuple[list[str], list[str], list[str]]:
     loose, folders, others = [], [], []
     with os.scandir(path) as entries:
         for entry in entries:
-            if entry.name.startswith("."):
+            if is_hidden(entry.name):
                 continue
             if entry.is_dir():
                 folders.append(entry.name)
@@ -175,7 +175,7 @@ def _walk(root: str, folder: str, unread: Unread) -> Iterator[bytes]:
             continue
         with os.scandir(here) as entries:
             for entry in entries:
-                if entry.name.startswith("."):
+                if is_hidden(entry.name):
                     continue
                 if entry.is_dir():
                     pending.append((f"{below}/{entry.name}", above))
