@@ -184,3 +184,19 @@ def test_what_looks_once_here_and_twice_in_the_library_is_told(listed: str, told
         if told
         else []
     )
+
+
+@pytest.mark.parametrize(
+    ("version", "listed", "value"),
+    [
+        ("2", "A.OneOf([A.Rotate(border_mode=0, fill_mask=7)]), A.Resize(64, 64)", 7),
+        ("1", "A.ShiftScaleRotate(border_mode=0, mask_value=7), A.Resize(64, 64)", 7),
+        ("2", "A.Rotate(border_mode=0, fill_mask=255), A.Resize(64, 64)", None),
+        ("2", "A.Rotate(border_mode=0), A.Resize(64, 64)", None),
+    ],
+)
+def test_what_label_maps_show_beyond_the_image_is_told(version: str, listed: str, value: int | None) -> None:
+    """255 needs no word, as it is what they show here; nor does 0, which all transforms have that say nothing."""
+    notes = importers.from_text(f"A.Compose([{listed}])", version=version).notes
+    told = f"label maps: they show {value} beyond the image by targets=TargetOptions(mask_fill={value}), else 255."
+    assert [note for note in notes if "label maps" in note] == ([] if value is None else [told])
