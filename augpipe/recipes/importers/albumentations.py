@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from operator import getitem
 from typing import Any
@@ -73,11 +73,23 @@ def found_in(data: Any, version: str = "") -> Findings:
     swap_sides(found)
     if data.get("seed", seed) is not None:
         found.note(SEEDED)
+    for value in sorted(set(_mask_fills(data))):
+        found.note(
+            f"label maps: they show {value:g} beyond the image by targets=TargetOptions(mask_fill={value:g}), else 255."
+        )
     if data.get("bbox_params"):
         found.note(f"bbox_params: boxes are given to the call: {_call_with_boxes(data['bbox_params'])}")
     if data.get("keypoint_params"):
         found.note(f"keypoint_params: points are given to the call: {_call_with_points(data['keypoint_params'])}")
     return found
+
+
+def _mask_fills(one: Mapping[str, Any]) -> Iterator[float]:
+    """What transforms show in label maps beyond the image, where that is neither the default there nor that here."""
+    for inner in one.get("transforms") or ():
+        yield from _mask_fills(inner)
+    values = (one.get(name) for name in ("fill_mask", "mask_value", "cval_mask"))
+    yield from (value for value in values if isinstance(value, int | float) and value not in (0, 255))
 
 
 def _lambda(found: Findings, one: Mapping[str, Any]) -> None:
