@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 DEMO_OUT ?= demo
 BENCH_ARGS ?=
 TEST_TIMEOUT_S ?= 240
-TEST_PROCESSES ?= 3
+TEST_PROCESSES ?= 4
 # Each process imports all tests, and torch; these tests wait for nothing that a third one could use.
 FAST_PROCESSES ?= 2
 
