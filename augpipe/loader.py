@@ -3,6 +3,7 @@
 import inspect
 import logging
 import os
+import sys
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -276,7 +277,7 @@ class Loader(Generic[FrameworkName]):
         self._process = os.getpid()
         self._compiling = [] if self._choice.is_on_cuda else self._start_compiling()
         if framework == "torch":
-            with background.runtime_loading():
+            with nullcontext() if "torch" in sys.modules else background.runtime_loading():
                 import_torch()  # it takes a second or two, in which kernels compile
         self.skipped: dict[int, str] = {}
         """Images replaced so far: sample id -> "name: reason"."""

@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Literal
 
+from augpipe.datasets.files.image_files import is_hidden
 from augpipe.datasets.metadata.names import printable
 
 Kind = Literal["file", "folder", "outside", "other"]
@@ -58,9 +59,9 @@ class Tree:
             return []
         found = self._listing(folder)
         for name in found:
-            if found[name] == "outside" and not name.startswith("."):
+            if found[name] == "outside" and not is_hidden(name):
                 self._refuse(_joined(folder, name))
-        chosen = [name for name, what in found.items() if what == kind and not name.startswith(".")]
+        chosen = [name for name, what in found.items() if what == kind and not is_hidden(name)]
         return sorted(chosen, key=os.fsencode)
 
     def has(self, need: str) -> bool:

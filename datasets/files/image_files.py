@@ -118,7 +118,7 @@ def read_file(path: str) -> bytes:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a file or a folder is nobody's photograph: its name begins with a dot, or a Mac's zip has left it."""
+    """Whether a file or a folder is not part of the data: its name begins with a dot, or a Mac's zip has left it."""
     return name.startswith(".") or name == "__MACOSX"
 
 

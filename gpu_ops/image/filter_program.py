@@ -47,7 +47,7 @@ def filter_images(rows, first_byte, levels, height, width, planar, begin):
     Returns:
         Where the next step is that compresses, which is left to `compress_image`; -1 at the end.
     """
-    scratch = np.empty(10 * width, np.float32)
+    scratch = np.empty(12 * width, np.float32)
     tables = np.empty((3, 256), np.uint8)
     first, step = np.int64(begin >> 32), np.int64(begin & 0xFFFFFFFF)
     for image in range(first, len(rows)):

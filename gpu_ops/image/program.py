@@ -100,7 +100,7 @@ def finish_images(rows, first_byte, levels, batch, height, width, planar):
         height, width: of an image, in pixels.
         planar: True for channels, rows, columns, False for rows, columns, channels.
     """
-    scratch = np.empty(10 * width, np.float32)  # three channels, four words and three normal numbers a pixel
+    scratch = np.empty(12 * width, np.float32)  # three channels, 4 words, 3 normal numbers, a pixel and its levels
     tables = np.empty((3, 256), np.uint8)
     is_in_place = levels.ctypes.data == batch.ctypes.data
     for image in range(len(rows)):
@@ -253,9 +253,9 @@ def _shift_hsv(at, at_numbers, width, at_red, at_green, at_blue):
 
 @subroutine
 def _look_up(at_table, table_step, width, at_red, at_green, at_blue):
-    """Replace levels by those of tables, see `look_up_row`; the rows of scratch behind the channels are overwritten."""
+    """Replace levels by those of tables, see `look_up_row`."""
     prefer_wide_vectors()
-    at_pixels, at_levels = at_red + 12 * width, at_red + 16 * width
+    at_pixels, at_levels = at_red + 40 * width, at_red + 44 * width
     for i in range(width):
         red, green = nearest_level(load_red(at_red, i)), nearest_level(load_green(at_green, i))
         blue = nearest_level(load_blue(at_blue, i))

@@ -75,7 +75,7 @@ def found_in(data: Any, version: str = "") -> Findings:
         found.note(SEEDED)
     for value in sorted(set(_mask_fills(data))):
         found.note(
-            f"label maps: they show {value:g} beyond the image by targets=TargetOptions(mask_fill={value:g}), else 255."
+            f"label maps: they show {value} beyond the image by targets=TargetOptions(mask_fill={value}), else 255."
         )
     if data.get("bbox_params"):
         found.note(f"bbox_params: boxes are given to the call: {_call_with_boxes(data['bbox_params'])}")
@@ -84,12 +84,17 @@ def found_in(data: Any, version: str = "") -> Findings:
     return found
 
 
-def _mask_fills(one: Mapping[str, Any]) -> Iterator[float]:
-    """What transforms show in label maps beyond the image, where that is neither the default there nor that here."""
+def _mask_fills(one: Mapping[str, Any]) -> Iterator[int]:
+    """The labels that transforms show beyond the image, but for the default there and that here."""
     for inner in one.get("transforms") or ():
         yield from _mask_fills(inner)
-    values = (one.get(name) for name in ("fill_mask", "mask_value", "cval_mask"))
-    yield from (value for value in values if isinstance(value, int | float) and value not in (0, 255))
+    if BORDERS.get(one.get("border_mode", one.get("mode"))) == "constant":  # others show the image's own labels
+        values = (one.get(name) for name in ("fill_mask", "mask_value", "cval_mask"))
+        yield from (
+            int(value)
+            for value in values
+            if isinstance(value, int | float) and value > 0 and value % 1 == 0 and value != 255
+        )
 
 
 def _lambda(found: Findings, one: Mapping[str, Any]) -> None:
@@ -502,7 +507,7 @@ def _holes(found: Findings, one: Mapping[str, Any], fields: dict[str, Any], note
     fill = one.get("fill", one.get("fill_value", 0))
     if isinstance(fill, str):
         raise ValueError(f"fill={fill!r} is not mapped; levels are")
-    if one.get("mask_fill_value") is not None:
+    if one.get("mask_fill_value", one.get("fill_mask")) is not None:
         note = f"{note} masks are not filled.".strip()
     is_fraction = all(isinstance(length, float) for name in ("height", "width") for length in fields[name])
     unit = "fraction" if is_fraction else "px"

@@ -186,6 +186,13 @@ def test_what_looks_once_here_and_twice_in_the_library_is_told(listed: str, told
     )
 
 
+@pytest.mark.parametrize("filled", ["fill_mask=7", "mask_fill_value=7"])
+def test_holes_that_fill_label_maps_are_told(filled: str) -> None:
+    version = "2" if filled.startswith("fill") else "1"
+    notes = importers.from_text(f"A.Compose([A.CoarseDropout({filled}), A.Resize(64, 64)])", version=version).notes
+    assert any("masks are not filled." in note for note in notes)
+
+
 @pytest.mark.parametrize(
     ("version", "listed", "value"),
     [
@@ -193,6 +200,9 @@ def test_what_looks_once_here_and_twice_in_the_library_is_told(listed: str, told
         ("1", "A.ShiftScaleRotate(border_mode=0, mask_value=7), A.Resize(64, 64)", 7),
         ("2", "A.Rotate(border_mode=0, fill_mask=255), A.Resize(64, 64)", None),
         ("2", "A.Rotate(border_mode=0), A.Resize(64, 64)", None),
+        ("2", "A.Rotate(border_mode=4, fill_mask=7), A.Resize(64, 64)", None),
+        ("2", "A.Rotate(border_mode=0, fill_mask=-1), A.Resize(64, 64)", None),
+        ("2", "A.CoarseDropout(fill_mask=7), A.Resize(64, 64)", None),
     ],
 )
 def test_what_label_maps_show_beyond_the_image_is_told(version: str, listed: str, value: int | None) -> None:
