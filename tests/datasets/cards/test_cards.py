@@ -304,3 +304,9 @@ def test_every_reader_and_every_kind_of_classes_is_named(kind: str) -> None:
     names = [entry["properties"][kind]["const"] for entry in definitions if kind in entry["properties"]]
     assert len(names) >= 6
     assert [name for name in names if f"`{name}`" not in PAGE] == []
+
+
+def test_hidden_folders_are_no_classes(tmp_path: Path) -> None:
+    for name in ("cat", ".git", "__MACOSX"):
+        (tmp_path / name).mkdir()
+    assert Tree(str(tmp_path)).names("", "folder") == ["cat"]
