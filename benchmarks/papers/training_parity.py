@@ -165,7 +165,7 @@ def by_library(library: str) -> Callable[[Image.Image], Images]:
     made = transform_of(library, RESIZES[library])
     if library == "torchvision":
         return lambda image: np.asarray(made(image))
-    return lambda image: made(image=np.asarray(image))["image"]  # type: ignore[no-any-return]
+    return lambda image: np.asarray(made(image=np.asarray(image))["image"])
 
 
 def accuracy(

@@ -35,7 +35,7 @@ def find_level_maps(rows, programs, first_byte, height, width, found):
 
     Args:
         rows: (B,) `rows.KERNEL_ROW`.
-        programs: (B, row bytes) uint8: `program_rows.row_dtype`, or the same rows where there are no programs.
+        programs: (B, row bytes) uint8: `program_rows.row_dtype`, or the same rows where none has a program.
         first_byte: of a program's header.
         height, width: of an output image, in pixels.
         found: (B,) bool, written.

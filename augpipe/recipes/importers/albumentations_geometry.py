@@ -1,0 +1,277 @@
+"""Transforms of albumentations that move pixels, as ops."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from augpipe import ops
+from augpipe.ops import Op
+from augpipe.ops.bends import MAX_CELLS
+from augpipe.recipes.importers.albumentations_affine import (
+    add_affine_of_imgaug,
+    affine,
+    look_of_imgaug,
+    piecewise_affine,
+)
+from augpipe.recipes.importers.albumentations_values import (
+    border_of,
+    from_zero,
+    limits_of,
+    look_of,
+    look_of_resize,
+    name_of,
+    refuse_chance,
+    size_of,
+    twice,
+)
+from augpipe.recipes.importers.findings import FIELD, Findings, Maker, floored_centre, refused, same
+from augpipe.recipes.importers.sides import KEEPS_SHAPE
+
+LARGEST_NORMAL = 4.55
+"""The mean of the largest of 2 * 224 * 224 normal numbers, regardless of their sign."""
+
+
+def _resize(found: Findings, one: Mapping[str, Any]) -> None:
+    refuse_chance(one)
+    found.add("Resize", ops.Resize(size=size_of(one)), look=look_of_resize(one))
+
+
+def _to_length(kind: type[ops.ResizeShortest | ops.ResizeLongest], note: str) -> Maker:
+    def add(found: Findings, one: Mapping[str, Any]) -> None:
+        refuse_chance(one)
+        size = twice(one["max_size"])
+        if len(set(size)) > 1:
+            raise ValueError(f"max_size={list(size)} chooses among several, which is not mapped; give one")
+        found.add(name_of(one), kind(size=int(size[0])), note=note, look=look_of_resize(one))
+
+    return add
+
+
+def _pad(found: Findings, one: Mapping[str, Any]) -> None:
+    refuse_chance(one)
+    border, fill = border_of(one)
+    least = one.get("min_height"), one.get("min_width")
+    multiples = {one.get("pad_height_divisor"), one.get("pad_width_divisor")}
+    if len(multiples) > 1 or (None in least and any(least)):
+        raise ValueError("height and width are not padded alike, which is not mapped; give both min_ or one divisor")
+    position = str(one.get("position", "center")).rpartition(".")[2].lower()
+    fields = {"size": None if None in least else least, "multiple": multiples.pop(), "position": position}
+    found.add("PadIfNeeded", ops.Pad.model_validate({**fields, "border": border, "fill": fill}))
+
+
+def _without_padding(one: Mapping[str, Any]) -> None:
+    if one.get("pad_if_needed"):
+        raise ValueError("pad_if_needed is not mapped; put PadIfNeeded before it")
+
+
+def _random_crop(found: Findings, one: Mapping[str, Any]) -> None:
+    refuse_chance(one)
+    _without_padding(one)
+    found.add("RandomCrop", ops.RandomCrop(size=size_of(one)))
+
+
+def _random_resized_crop(found: Findings, one: Mapping[str, Any]) -> None:
+    refuse_chance(one)
+    made = ops.RandomResizedCrop(size=size_of(one), scale=tuple(one["scale"]), ratio=tuple(one["ratio"]))
+    found.add("RandomResizedCrop", made, look=look_of_resize(one))
+
+
+def _random_sized_crop(found: Findings, one: Mapping[str, Any]) -> None:
+    refuse_chance(one)
+    fields = {"height_px": tuple(one["min_max_height"]), "ratio": (one["w2h_ratio"],) * 2}
+    found.add(
+        "RandomSizedCrop", ops.RandomResizedCrop.model_validate({"size": size_of(one), **fields}), look=look_of(one)
+    )
+
+
+def _random_scale(found: Findings, one: Mapping[str, Any]) -> None:
+    low, high = limits_of(one, "scale_limit")
+    found.add("RandomScale", ops.RandomResize(factor=(1.0 + low, 1.0 + high), p=one["p"]), look=look_of(one))
+
+
+def _safe_crop(found: Findings, one: Mapping[str, Any]) -> None:
+    refuse_chance(one)
+    if one.get("erosion_rate"):
+        raise ValueError(f"erosion_rate={one['erosion_rate']} lets boxes be cut, which is not mapped; set 0")
+    keep = ops.KeepObjects(rule="all", fallback="whole")
+    made = ops.RandomResizedCrop(size=size_of(one), scale=(0.05, 1.0), ratio=(0.5, 2.0), keep_objects=keep)
+    note = "crops are drawn until one holds all boxes, where each edge is drawn between the boxes and the image's."
+    found.add("RandomSizedBBoxSafeCrop", made, note=note, look=look_of(one))
+
+
+def _crop_of_a_box(found: Findings, one: Mapping[str, Any]) -> None:
+    refuse_chance(one)
+    if one.get("erosion_factor"):
+        raise ValueError(f"erosion_factor={one['erosion_factor']} lets the box be cut, which is not mapped; set 0")
+    made = ops.RandomCrop(size=size_of(one), keep_objects=ops.KeepObjects(rule="whole"))
+    note = "crops are drawn until one holds a box, where a box is drawn first and then a crop around it."
+    found.add("AtLeastOneBBoxRandomCrop", made, note=note)
+
+
+def _center_crop(found: Findings, one: Mapping[str, Any]) -> None:
+    refuse_chance(one)
+    _without_padding(one)
+    found.add("CenterCrop", floored_centre(size_of(one)))
+
+
+def _rotate(found: Findings, one: Mapping[str, Any]) -> None:
+    if one.get("crop_border"):
+        raise ValueError("crop_border is not mapped")
+    found.add(
+        "Rotate",
+        ops.Rotate(max_deg=limits_of(one, "limit"), step=None, p=one["p"]),
+        look=look_of(one),
+        beyond=border_of(one),
+    )
+
+
+def _shift_scale_rotate(found: Findings, one: Mapping[str, Any]) -> None:
+    low, high = limits_of(one, "scale_limit")  # about 0: to_dict writes what stood before the 1 was added
+    along_x = "shift_limit" if one.get("shift_limit_x") is None else "shift_limit_x"
+    along_y = "shift_limit" if one.get("shift_limit_y") is None else "shift_limit_y"
+    factor, is_new = (
+        (1.0 + low, 1.0 + high),
+        "fill" in one,
+    )  # version 2 draws a factor a side, and drops parts of pixels
+    made = (
+        ops.Stretch(horizontal=factor, vertical=factor) if is_new else ops.Zoom(factor=factor),
+        ops.Rotate(max_deg=limits_of(one, "rotate_limit"), step=None),
+        ops.Translate(
+            horizontal=limits_of(one, along_x),
+            vertical=limits_of(one, along_y),
+            whole_px="towards_zero" if is_new else "no",
+        ),
+    )
+    found.add("ShiftScaleRotate", ops.AllOf(ops=made, p=one["p"]), look=look_of(one), beyond=border_of(one))
+
+
+def _affine(found: Findings, one: Mapping[str, Any]) -> None:
+    found.add("Affine", affine(one), look=look_of(one), beyond=border_of(one))
+    if one.get("rotate_method", "largest_box") != "largest_box":
+        found.note(
+            f"rotate_method: boxes hold what they held, where {one['rotate_method']!r} there makes them smaller."
+        )
+
+
+def _perspective(found: Findings, one: Mapping[str, Any]) -> None:
+    if not one["keep_size"] or one.get("fit_output"):
+        raise ValueError("keep_size=False and fit_output=True make frames of other sides, and are not mapped")
+    low, high = (float(end) for end in from_zero(one["scale"]))
+    made = ops.Perspective(inner_std=(low, high), p=one["p"])
+    limit = "0.32, counted from 0 again" if found.measured_as == ("albumentations-2",) else "1"
+    note = (
+        f"corners lie inwards by at most 0.3 of a side, where there it is {limit}; it looks up once, where there the "
+        "part is cut out in whole pixels, and then resized."
+    )
+    found.add(name_of(one), made, note=note, look=look_of(one))
+
+
+def _piecewise_affine(found: Findings, one: Mapping[str, Any]) -> None:
+    if "border_mode" in one:
+        raise ValueError(
+            "of version 2 weighs all nodes by their distance, which pulls the image together, and is not mapped; read "
+            "version 1 by version='1', or write ElasticTransform"
+        )
+    look, _ = look_of_imgaug(one, one["order"] if "order" in one else one["interpolation"])
+    note = "the field is smooth, with the variance and nearly the correlation; at the edge it looks beyond the image."
+    beyond = ("edge", (0.0, 0.0, 0.0))  # nodes stay within the image there: nothing beyond it is ever shown
+    found.add(name_of(one), piecewise_affine(one, found.sides), note=note, look=look, beyond=beyond)
+
+
+def _grid_distortion(found: Findings, one: Mapping[str, Any]) -> None:
+    is_new, num = "fill" in one, one["num_steps"]
+    fields = {"distort_limit": limits_of(one, "distort_limit"), "normalized": one.get("normalized", False)}
+    note = ""
+    if num < MAX_CELLS:
+        fields["cells"] = "whole_px" if is_new else "to_edge"
+    else:
+        note = "cells are alike and joined, where there the last one takes what is left and each begins a pixel later."
+    made = ops.GridDistortion.model_validate({"num_steps": num, **fields, "p": one["p"]})
+    found.add("GridDistortion", made, note=note, look=look_of(one), beyond=border_of(one))
+
+
+def _elastic_transform(found: Findings, one: Mapping[str, Any]) -> None:
+    if one.get("approximate"):
+        raise ValueError("approximate=True, a filter of 17 pixels whatever sigma is, is not mapped; set it to False")
+    alpha, note = float(one["alpha"]), FIELD
+    if one.get("noise_distribution", "uniform") == "gaussian":  # newer versions, which divide it by its largest number
+        alpha *= 3.0**0.5 / LARGEST_NORMAL
+        note = f"{FIELD} Its noise is as strong as that of a 224x224 image there."
+    if one.get("alpha_affine"):
+        note += " The corners of its affine part move by at most 0.15 of the shorter side, so that it does not fold."
+    fields = {"sigma": one["sigma"], "affine_px": one.get("alpha_affine") or 0.0, "same": one.get("same_dxdy", False)}
+    made = ops.ElasticTransform.model_validate({"alpha": alpha, **fields, "p": one["p"]})
+    found.add("ElasticTransform", made, note=note, look=look_of(one), beyond=border_of(one))
+
+
+def _optical_distortion(found: Findings, one: Mapping[str, Any]) -> None:
+    shifts = limits_of(one, "shift_limit") if "shift_limit" in one else (0.0, 0.0)
+    if max(map(abs, shifts)) > 0.5:  # below, they are rounded to 0
+        raise ValueError("shift_limit above 0.5 moves the centre by whole pixels, which is not mapped; lower it")
+    mode = one.get("mode", "camera")
+    made: list[Op] = [
+        ops.OpticalDistortion.model_validate({"k": limits_of(one, "distort_limit"), "mode": mode, "p": 1.0})
+    ]
+    # the centre is half a pixel further right and down there: of the image, and in fisheye mode of the view, too
+    made.insert(0, ops.Translate(horizontal=(-0.5, -0.5), vertical=(-0.5, -0.5), unit="px"))
+    if mode == "fisheye":
+        made.append(ops.Translate(horizontal=(0.5, 0.5), vertical=(0.5, 0.5), unit="px"))
+    moved = ops.AllOf.model_validate({"ops": made, "p": one["p"]})
+    found.add("OpticalDistortion", moved, look=look_of(one), beyond=border_of(one))
+
+
+def _flip(found: Findings, one: Mapping[str, Any]) -> None:
+    across, down = ops.Flip(p=1.0), ops.Flip(direction="vertical", p=1.0)
+    found.add("Flip", ops.OneOf(ops=(across, down, ops.AllOf(ops=(across, down))), p=one["p"]))
+
+
+def _turn(make: Callable[[float], Op]) -> Maker:
+    """A turn after which height and width have changed places."""
+
+    def add(found: Findings, one: Mapping[str, Any]) -> None:
+        found.add(name_of(one), make(one["p"]), note="" if found.is_square else KEEPS_SHAPE)
+
+    return add
+
+
+def _d4(p: float) -> Op:
+    return ops.AllOf(ops=(ops.QuarterTurn(), ops.Flip()), p=p)
+
+
+GEOMETRY: dict[str, Maker] = {
+    "RandomResizedCrop": _random_resized_crop,
+    "RandomScale": _random_scale,
+    "RandomSizedCrop": _random_sized_crop,
+    "CenterCrop": _center_crop,
+    "Resize": _resize,
+    "SmallestMaxSize": _to_length(ops.ResizeShortest, "the long side is rounded down."),
+    "LongestMaxSize": _to_length(ops.ResizeLongest, ""),
+    "PadIfNeeded": _pad,
+    "RandomCrop": _random_crop,
+    "RandomSizedBBoxSafeCrop": _safe_crop,
+    "AtLeastOneBBoxRandomCrop": _crop_of_a_box,
+    "BBoxSafeRandomCrop": refused(
+        "leaves each crop at its own size; write RandomSizedBBoxSafeCrop, or here RandomResizedCrop(size=..., "
+        "keep_objects=KeepObjects(rule='all', fallback='whole'))"
+    ),
+    "CropNonEmptyMaskIfExists": refused(
+        "looks at a mask, and crops here look at boxes; write RandomCrop, here with keep_objects=KeepObjects()"
+    ),
+    "HorizontalFlip": same(ops.Flip),
+    "VerticalFlip": same(ops.Flip, direction="vertical"),
+    "RandomRotate90": _turn(lambda p: ops.QuarterTurn(p=p)),
+    "Rotate": _rotate,
+    "ShiftScaleRotate": _shift_scale_rotate,
+    "Affine": _affine,
+    "IAAAffine": add_affine_of_imgaug,
+    "Perspective": _perspective,
+    "PiecewiseAffine": _piecewise_affine,
+    "IAAPiecewiseAffine": _piecewise_affine,
+    "GridDistortion": _grid_distortion,
+    "ElasticTransform": _elastic_transform,
+    "OpticalDistortion": _optical_distortion,
+    "Flip": _flip,
+    "D4": _turn(_d4),
+    "SquareSymmetry": _turn(_d4),
+    "Transpose": _turn(lambda p: ops.Transpose(p=p)),
+}
+"""The name of a transform -> what makes ops of it."""

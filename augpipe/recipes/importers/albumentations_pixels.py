@@ -1,0 +1,313 @@
+"""Transforms of albumentations that leave pixels where they are, as ops: colours, filters, noise, holes."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from augpipe import ops
+from augpipe.recipes.importers.albumentations_values import from_zero, limits_of, name_of, twice
+from augpipe.recipes.importers.findings import Findings, Maker, levels, refused, same
+
+OPENCV_SIGMAS = {3: 0.8493, 5: 1.08, 7: 1.42}
+"""The sigmas that are nearest to the kernels that OpenCV has of these sizes for a sigma of 0."""
+CLAHE_NOTE = "OpenCV rounds L*, a* and b* to 256 levels; here the new ones are not rounded."
+
+
+def _jitter(found: Findings, one: Mapping[str, Any]) -> None:
+    fields: dict[str, Any] = {name: limits_of(one, name, 1.0) for name in ("brightness", "contrast", "saturation")}
+    hue = limits_of(one, "hue")
+    if max(map(abs, hue)) > 0.5:
+        if found.measured_as == ("albumentations-2",):
+            raise ValueError(f"hue={hue} leaves -0.5..0.5, which version 2 refuses; read version 1 by version='1'")
+        if isinstance(one["hue"], list | tuple):
+            raise ValueError(f"hue={hue} leaves -0.5..0.5, which version 1 refuses of a range; choose one within it")
+    fields |= {"hue": hue, "about": "mean", "space": "hsv", "p": one["p"]}
+    found.add("ColorJitter", ops.ColorJitter.model_validate(fields))
+
+
+def _hue_saturation_value(found: Findings, one: Mapping[str, Any]) -> None:
+    hue = tuple(limit / 180.0 for limit in limits_of(one, "hue_shift_limit"))
+    fields = {
+        "saturation": limits_of(one, "sat_shift_limit"),
+        "value": limits_of(one, "val_shift_limit"),
+        "p": one["p"],
+    }
+    keeps_gray = found.measured_as == ("albumentations-2",)
+    made = ops.HueSaturationValue.model_validate({"hue": hue, **fields, "keeps_gray": keeps_gray})
+    note = "OpenCV's HSV is whole numbers, 180 hues; here it is not rounded."
+    found.add("HueSaturationValue", made, note=note)
+
+
+def _brightness_contrast(found: Findings, one: Mapping[str, Any]) -> None:
+    if not one.get("brightness_by_max", True):
+        raise ValueError("brightness_by_max=False is not mapped; set it to True")
+    bright, contrast = limits_of(one, "brightness_limit"), limits_of(one, "contrast_limit")
+    made = ops.BrightnessContrast(brightness=bright, contrast=contrast, p=one["p"])
+    found.add("RandomBrightnessContrast", made)
+
+
+def _multiply(found: Findings, one: Mapping[str, Any]) -> None:
+    if one["per_channel"] or one["elementwise"]:
+        raise ValueError("per_channel and elementwise, a factor a channel or a pixel, are not mapped; leave them out")
+    low, high = twice(one["multiplier"])
+    contrast = {"brightness": (0.0, 0.0), "contrast": (low - 1.0, high - 1.0), "p": one["p"]}
+    found.add("MultiplicativeNoise", ops.BrightnessContrast.model_validate(contrast))
+
+
+def _fancy_pca(found: Findings, one: Mapping[str, Any]) -> None:
+    if found.measured_as != ("albumentations-1",):
+        raise ValueError(
+            "of version 2 stretches an image along its own principal components, which is not mapped; read version 1 "
+            "by version='1', or write Lighting here"
+        )
+    note = (
+        "components are those of ImageNet's colours, each with a draw of its own; there the image's own, by one draw."
+    )
+    found.add("FancyPCA", ops.Lighting(std=one["alpha"], p=one["p"]), note=note)
+
+
+def _one_of_both(found: Findings, one: Mapping[str, Any], name: str) -> None:
+    """What newer versions made one transform, of the older ones that change brightness or contrast alone."""
+    found.add(
+        name_of(one),
+        ops.BrightnessContrast.model_validate(
+            {"brightness": (0, 0), "contrast": (0, 0), "p": one["p"]} | {name: limits_of(one, "limit")}
+        ),
+    )
+
+
+def _to_gray(found: Findings, one: Mapping[str, Any]) -> None:
+    if one.get("method", "weighted_average") != "weighted_average" or one.get("num_output_channels", 3) != 3:
+        raise ValueError("only the weighted average in three channels is mapped; Recipe(channels=1) keeps one")
+    found.add("ToGray", ops.Grayscale(p=one["p"]))
+
+
+def _noise(found: Findings, one: Mapping[str, Any]) -> None:
+    if one.get("noise_scale_factor", 1.0) != 1.0:
+        raise ValueError("noise_scale_factor is not mapped; set it to 1")
+    if any(twice(one.get("mean", one.get("mean_range", 0.0)))):
+        raise ValueError("noise whose mean is not 0 is not mapped; set it to 0")
+    if "std_range" in one:  # parts of the full level, in newer versions
+        std, even_in = [255.0 * part for part in twice(one["std_range"])], "std"
+    else:
+        limits = one["var_limit"] if isinstance(one["var_limit"], list | tuple) else (0.0, one["var_limit"])
+        std, even_in = [variance**0.5 for variance in limits], "variance"
+    fields = {"std": std, "even_in": even_in, "per_channel": one.get("per_channel", True), "p": one["p"]}
+    found.add("GaussNoise", ops.Noise.model_validate(fields))
+
+
+def _fog(found: Findings, one: Mapping[str, Any]) -> None:
+    if "fog_coef_lower" not in one:
+        raise ValueError(
+            "of version 2 draws about a thousand small discs, which is not mapped; read version 1 by version='1', or "
+            "write Fog here"
+        )
+    fields = {"density": (one["fog_coef_lower"], one["fog_coef_upper"]), "alpha": one["alpha_coef"], "p": one["p"]}
+    note = "a square of an even number of pixels, which the blur goes over there, has one more; levels are not rounded."
+    found.add("RandomFog", ops.Fog.model_validate(fields), note=note)
+
+
+def _iso_noise(found: Findings, one: Mapping[str, Any]) -> None:
+    made = ops.ISONoise(hue=tuple(one["color_shift"]), intensity=tuple(one["intensity"]), p=one["p"])
+    note = "grain is as strong as in an image whose lightness varies by 0.2; there by how much the image's own does."
+    found.add("ISONoise", made, note=note)
+
+
+def _additive_noise(found: Findings, one: Mapping[str, Any]) -> None:
+    """imgaug's, whose standard deviations are in levels."""
+    if any(twice(one["loc"])):
+        raise ValueError(f"loc={one['loc']}, a mean that is not 0, is not mapped; set it to 0")
+    fields = {"std": from_zero(one["scale"]), "per_channel": one["per_channel"], "p": one["p"]}
+    found.add("IAAAdditiveGaussianNoise", ops.Noise.model_validate(fields))
+
+
+def _coarse_dropout(found: Findings, one: Mapping[str, Any]) -> None:
+    if "num_holes_range" in one:  # newer versions
+        fields = {"num": one["num_holes_range"], "height": one["hole_height_range"], "width": one["hole_width_range"]}
+    else:
+        fields = {
+            name: (one[f"max_{of}"] if one.get(f"min_{of}") is None else one[f"min_{of}"], one[f"max_{of}"])
+            for name, of in (("num", "holes"), ("height", "height"), ("width", "width"))
+        }
+    _holes(found, one, fields)
+
+
+def _cutout(found: Findings, one: Mapping[str, Any]) -> None:
+    num, height, width = one["num_holes"], one["max_h_size"], one["max_w_size"]
+    fields = {"num": (num, num), "height": (height, height), "width": (width, width)}
+    _holes(found, one, fields, note="rectangles lie whole within the image, where Cutout's are cut off at its edges.")
+
+
+def _holes(found: Findings, one: Mapping[str, Any], fields: dict[str, Any], note: str = "") -> None:
+    fill = one.get("fill", one.get("fill_value", 0))
+    if isinstance(fill, str):
+        raise ValueError(f"fill={fill!r} is not mapped; levels are")
+    if one.get("mask_fill_value", one.get("fill_mask")) is not None:
+        note = f"{note} masks are not filled.".strip()
+    is_fraction = all(isinstance(length, float) for name in ("height", "width") for length in fields[name])
+    unit = "fraction" if is_fraction else "px"
+    made = ops.CoarseDropout.model_validate({**fields, "unit": unit, "fill": levels(fill), "p": one["p"]})
+    found.add(name_of(one), made, note=note)
+
+
+def _rgb_shift(found: Findings, one: Mapping[str, Any]) -> None:
+    limits = {limits_of(one, f"{channel}_shift_limit") for channel in "rgb"}
+    low, high = limits.pop()
+    if limits or low != -high:
+        raise ValueError("limits that differ between channels, or are not the same both ways, are not mapped")
+    is_part = any(isinstance(limit, float) and 0.0 < abs(limit) < 1.0 for limit in twice(one["r_shift_limit"]))
+    levels_of_one = 255.0 if is_part else 1.0  # parts of the full level, in newer versions
+    found.add("RGBShift", ops.ColorCast(max_shift=high * levels_of_one, step=None, channel_p=1.0, p=one["p"]))
+
+
+def _odd(size: int) -> int:
+    return size if size % 2 else size + 1
+
+
+def _sides(one: Mapping[str, Any]) -> tuple[int, int]:
+    """Smallest and largest side of a kernel, odd ones."""
+    value = one["blur_limit"]
+    low, high = value if isinstance(value, list | tuple) else (3, value)
+    return _odd(max(3, int(low))), _odd(max(3, int(high)))
+
+
+def _gaussian_blur(found: Findings, one: Mapping[str, Any]) -> None:
+    """Each size of kernel that is drawn, or none, which leaves it to sigma; or a sigma that follows from the size."""
+    low, high = limits_of(one, "sigma_limit")
+    smallest, largest = (int(size) for size in twice(one["blur_limit"]))
+    if smallest == 0 and low == 0.0 and found.measured_as == ("albumentations-1",):  # there neither says how much
+        smallest, largest = 3, max(3, largest)
+    sizes = Counter(_odd(size) if size else 0 for size in range(smallest, largest + 1))
+    made = []
+    for size in sizes:
+        own = OPENCV_SIGMAS.get(size, 0.3 * ((size - 1) * 0.5 - 1.0) + 0.8)
+        sigma = (low, high) if high > 0.0 else (own, own)
+        made.append(ops.GaussianBlur.model_validate({"sigma_px": sigma, "kernel_px": size or None, "p": 1.0}))
+    if len(made) == 1:
+        found.add("GaussianBlur", made[0].model_copy(update={"p": one["p"]}))
+    else:
+        weights = tuple(float(num) for num in sizes.values())
+        found.add("GaussianBlur", ops.OneOf(ops=tuple(made), weights=weights, p=one["p"]))
+
+
+def _advanced_blur(found: Findings, one: Mapping[str, Any]) -> None:
+    """A round Gaussian of the sigmas along x, in a kernel of each size that is drawn."""
+    smallest, largest = _sides(one)
+    sigma = from_zero(one["sigma_x_limit"] if "sigma_x_limit" in one else one["sigmaX_limit"])
+    sizes = range(smallest, largest + 1, 2)
+    made = [ops.GaussianBlur.model_validate({"sigma_px": sigma, "kernel_px": size, "p": 1.0}) for size in sizes]
+    one_of = made[0].model_copy(update={"p": one["p"]}) if len(made) == 1 else ops.OneOf(ops=tuple(made), p=one["p"])
+    note = "a round Gaussian, where the kernel there is wider one way, with a tail and noise that are drawn."
+    found.add("AdvancedBlur", one_of, note=note)
+
+
+def _motion_blur(found: Findings, one: Mapping[str, Any]) -> None:
+    fields: dict[str, Any] = {"sizes": _sides(one), "shifts": one.get("allow_shifted", True), "p": one["p"]}
+    if "angle_range" in one:  # newer versions; there angles count clockwise
+        low, high = one["angle_range"]
+        fields |= {"degrees": (-high, -low), "direction": one["direction_range"]}
+    else:
+        fields["line"] = "ends"
+    found.add("MotionBlur", ops.MotionBlur.model_validate(fields))
+
+
+def _clahe(found: Findings, one: Mapping[str, Any]) -> None:
+    value = one["clip_limit"]
+    limits = tuple(value) if isinstance(value, list | tuple) else (1.0, value)
+    across, down = one["tile_grid_size"]
+    made = ops.CLAHE.model_validate({"clip_limit": limits, "tiles": (down, across), "p": one["p"]})
+    found.add("CLAHE", made, note=CLAHE_NOTE)
+
+
+def _compression(found: Findings, one: Mapping[str, Any]) -> None:
+    kind = one.get("compression_type", "jpeg")
+    if str(kind).rpartition(".")[2].lower() not in ("jpeg", "0"):
+        remedy = "; read version 1, where a quality comes first, by version='1'" if isinstance(kind, int) else ""
+        raise ValueError(f"compression_type={kind!r} is not mapped, 'jpeg' is{remedy}")
+    limits = one["quality_range"] if "quality_range" in one else (one["quality_lower"], one["quality_upper"])
+    quality = tuple(max(1, end) for end in limits)
+    found.add(name_of(one), ops.JpegCompression.model_validate({"quality": quality, "blue_first": True, "p": one["p"]}))
+
+
+def _downscale(found: Findings, one: Mapping[str, Any]) -> None:
+    scale = one["scale_range"] if "scale_range" in one else (one["scale_min"], one["scale_max"])
+    given = one.get("interpolation_pair", one.get("interpolation"))  # a mode, or one each way
+    modes = set(given.values()) if isinstance(given, Mapping) else {given or 0}
+    if modes != {0}:
+        raise ValueError(f"interpolation={given} is not mapped; 0, that of nearest pixels both ways, is")
+    found.add("Downscale", ops.Downscale.model_validate({"scale": tuple(scale), "p": one["p"]}))
+
+
+def _grid_shuffle(found: Findings, one: Mapping[str, Any]) -> None:
+    note = "where cells are not all of one size, version 2 draws which are the larger ones."
+    made = ops.GridShuffle.model_validate({"grid": tuple(one["grid"]), "p": one["p"]})
+    found.add("RandomGridShuffle", made, note=note)
+
+
+def _sharpen(found: Findings, one: Mapping[str, Any]) -> None:
+    if one.get("method", "kernel") != "kernel":
+        raise ValueError(f"method={one['method']!r} is not mapped; 'kernel' is")
+    _blend(ops.Sharpen, "lightness")(found, one)
+
+
+def _blend(kind: type[ops.Sharpen | ops.Emboss], name: str) -> Maker:
+    def add(found: Findings, one: Mapping[str, Any]) -> None:
+        alpha, other = (from_zero(one.get(field, kind.model_fields[field].default)) for field in ("alpha", name))
+        found.add(name_of(one), kind.model_validate({"alpha": alpha, name: other, "p": one["p"]}))
+
+    return add
+
+
+def _threshold(one: Mapping[str, Any]) -> tuple[int, ...]:
+    if "threshold_range" in one:  # parts of the full level, in newer versions
+        return tuple(round(255.0 * part) for part in twice(one["threshold_range"]))
+    return tuple(round(level) for level in twice(one["threshold"]))
+
+
+PIXELS: dict[str, Maker] = {
+    "ColorJitter": _jitter,
+    "RandomBrightnessContrast": _brightness_contrast,
+    "RandomBrightness": lambda found, one: _one_of_both(found, one, "brightness"),
+    "RandomContrast": lambda found, one: _one_of_both(found, one, "contrast"),
+    "MultiplicativeNoise": _multiply,
+    "FancyPCA": _fancy_pca,
+    "HueSaturationValue": _hue_saturation_value,
+    "CoarseDropout": _coarse_dropout,
+    "Cutout": _cutout,
+    "RGBShift": _rgb_shift,
+    "GaussNoise": _noise,
+    "IAAAdditiveGaussianNoise": _additive_noise,
+    "RandomGamma": same(
+        ops.Gamma,
+        gamma=lambda one: tuple(limit / 100.0 for limit in limits_of(one, "gamma_limit")),
+        even_in="power",
+    ),
+    "ToGray": _to_gray,
+    "InvertImg": same(ops.Invert),
+    "Equalize": same(ops.Equalize, note="by Pillow's formula, each channel on its own."),
+    "Posterize": same(ops.Posterize, bits=lambda one: twice(one["num_bits"])),
+    "Solarize": same(ops.Solarize, threshold=_threshold),
+    "ChannelShuffle": same(
+        ops.ChannelShuffle,
+        p=lambda one: one["p"] * 5 / 6,
+        note="p is that of the five orders that change anything.",
+    ),
+    "GaussianBlur": _gaussian_blur,
+    "Blur": same(ops.BoxBlur, sizes=_sides),
+    "MedianBlur": same(ops.MedianBlur, sizes=_sides),
+    "AdvancedBlur": _advanced_blur,
+    "MotionBlur": _motion_blur,
+    "CLAHE": _clahe,
+    "Downscale": _downscale,
+    "RandomGridShuffle": _grid_shuffle,
+    "ImageCompression": _compression,
+    "JpegCompression": _compression,
+    "Sharpen": _sharpen,
+    "IAASharpen": _sharpen,
+    "Emboss": _blend(ops.Emboss, "strength"),
+    "IAAEmboss": _blend(ops.Emboss, "strength"),
+    "ISONoise": _iso_noise,
+    "RandomFog": _fog,
+    "MaskDropout": refused("looks at objects of a mask; write CoarseDropout, which fills rectangles wherever they lie"),
+}
+"""The name of a transform -> what makes ops of it."""

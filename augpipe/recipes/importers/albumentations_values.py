@@ -1,0 +1,77 @@
+"""What transforms of albumentations say, in either version's words: sizes, ranges, looks, borders."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from augpipe.ops.op import Beyond
+from augpipe.recipes.importers.findings import Look, levels
+
+BORDERS = {0: "constant", 1: "edge", 2: "reflect", 3: "wrap", 4: "reflect_101"}
+"""OpenCV's border modes."""
+INTERPOLATIONS = {0: "nearest", 1: "bilinear", 2: "bicubic", 3: "area", 4: "lanczos"}
+"""OpenCV's; all except area look at a point's neighbours alone."""
+
+
+def name_of(one: Mapping[str, Any]) -> str:
+    """The name of a transform's class."""
+    return str(one["__class_fullname__"]).rpartition(".")[2]
+
+
+def size_of(one: Mapping[str, Any]) -> tuple[int, int]:
+    """Height and width, in pixels."""
+    height, width = one["size"] if one.get("size") else (one["height"], one["width"])
+    return int(height), int(width)
+
+
+def limits_of(one: Mapping[str, Any], name: str, centre: float = 0.0) -> tuple[float, float]:
+    """A range that may be given as how far it reaches either way."""
+    value = one[name]
+    low, high = value if isinstance(value, list | tuple) else (centre - value, centre + value)
+    return float(low), float(high)
+
+
+def look_of(one: Mapping[str, Any]) -> Look:
+    """How a transform looks between pixels."""
+    mode = one.get("interpolation", 1)
+    averages = one.get("area_for_downscale") is not None  # which no pixel of a smaller image is left out of
+    return Look(interpolation=INTERPOLATIONS.get(mode, f"OpenCV's {mode}"), antialias=averages)
+
+
+def look_of_resize(one: Mapping[str, Any]) -> Look:
+    """That of what makes images of another size: by area it averages."""
+    look = look_of(one)
+    return replace(look, antialias=True) if look.interpolation == "area" else look
+
+
+def refuse_chance(one: Mapping[str, Any]) -> None:
+    """Refuse a crop that is not always applied.
+
+    Raises:
+        ValueError: its p is not 1.
+    """
+    if one.get("p", 1.0) != 1.0:
+        raise ValueError(f"p={one['p']}: a crop makes images of one size, and is always applied; set p=1")
+
+
+def border_of(one: Mapping[str, Any]) -> Beyond:
+    """Border and fill of a transform."""
+    mode = one.get("border_mode", one.get("mode", 0))
+    if mode not in BORDERS:
+        raise ValueError(f"border_mode={mode} is not mapped")
+    if "fill" in one:
+        return BORDERS[mode], levels(one["fill"])
+    fill = one.get("value", one.get("cval", 0))
+    return BORDERS[mode], (float(fill), 0.0, 0.0) if isinstance(fill, int | float) else levels(
+        fill
+    )  # red alone, in 1.x
+
+
+def from_zero(value: Any) -> tuple[Any, ...]:
+    """A range that may be given as its end."""
+    return tuple(value) if isinstance(value, list | tuple) else (0.0, value)
+
+
+def twice(value: Any) -> tuple[Any, ...]:
+    """A range that may be given as one number."""
+    return tuple(value) if isinstance(value, list | tuple) else (value, value)
