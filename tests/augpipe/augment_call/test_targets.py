@@ -321,3 +321,16 @@ def test_points_follow_what_bends() -> None:
     assert np.abs(found["keypoints"] - known * (100 / 120, 100 / 90)).max() > 0.5
     of_object = augment(image=image, keypoints=[points], mask=None, plan=drawn)["keypoints"][0]
     assert np.flatnonzero(of_object[:, 2]).tolist() == found["keypoint_ids"].tolist()
+
+
+def test_crops_know_rotated_boxes_as_the_boxes_around_them() -> None:
+    """As in a loader, where `bboxes` are not given too."""
+    keeping = ops.RandomResizedCrop(size=24, scale=(0.1, 0.2), keep_objects=ops.KeepObjects(rule="center"))
+    image = np.zeros((80, 90, 3), np.uint8)
+    corners = np.array([[[4, 4], [12, 6], [10, 14], [2, 12]]], np.float64)
+    around = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
+    augment = Augment(Recipe(ops=[keeping]), framework="numpy")
+    for sample_id in range(8):
+        by_box = augment(image=image, bboxes=around, bbox_format="pascal_voc", sample_ids=[sample_id])
+        by_corners = augment(image=image, rotated_boxes=corners, sample_ids=[sample_id])
+        assert len(by_corners["rotated_boxes"]) == len(by_box["bboxes"]) == 1
