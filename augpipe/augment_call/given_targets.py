@@ -122,7 +122,10 @@ def known_objects(given: GivenTargets, recipe: Recipe) -> KnownObjects | None:
     Raises:
         ValueError: such a crop names classes, and labels are numbers.
     """
-    if given.boxes is None:
+    boxes = given.boxes
+    if boxes is None and given.rotated_boxes is not None:  # the boxes around them
+        boxes = np.concatenate([given.rotated_boxes.min(axis=1), given.rotated_boxes.max(axis=1)], axis=1)
+    if boxes is None:
         return None
     found = given.fields.get("labels")
     labels = None if found is None else np.asarray(found.cpu() if is_tensor(found) else found).reshape(-1)
@@ -139,8 +142,8 @@ def known_objects(given: GivenTargets, recipe: Recipe) -> KnownObjects | None:
                 'labels, or name it by its number, as classes={"3": 1.0}.'
             )
     known = KnownObjects(
-        counts=np.array([len(given.boxes)]),
-        boxes=given.boxes,
+        counts=np.array([len(boxes)]),
+        boxes=boxes,
         labels=None if labels is None else np.maximum(labels.astype(np.int64), 0),
         classes=list(names),
     )
