@@ -42,7 +42,17 @@ SCOPES = (
 kernel's steps, and the image as a decoder gave it; what a codec encodes, into what, the table that it looks up, and
 what it keeps until it does; nodes of a displacement and what lines of them make of pixels."""
 
-__all__ = ["SCOPES", "load", "load_bytes", "prefer_wide_vectors", "prefetch", "prefetch_for_writing", "store"]
+__all__ = [
+    "SCOPES",
+    "cpu_has_avx512",
+    "has_avx512",
+    "load",
+    "load_bytes",
+    "prefer_wide_vectors",
+    "prefetch",
+    "prefetch_for_writing",
+    "store",
+]
 
 
 def _scope_list(module: ir.Module, names: tuple[str, ...]) -> Any:
@@ -124,6 +134,21 @@ def prefer_wide_vectors(typingctx: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(), codegen
+
+
+def cpu_has_avx512(context: Any) -> bool:
+    """Whether the CPU that numba's `context` compiles for has AVX-512's instructions for words of 16 and 32 bits."""
+    return "+avx512bw" in context.codegen()._tm_features.split(",")
+
+
+@intrinsic
+def has_avx512(typingctx: Any) -> Any:
+    """`cpu_has_avx512`, known when a kernel is compiled."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return ir.Constant(ir.IntType(1), cpu_has_avx512(context))
+
+    return types.boolean(), codegen
 
 
 def _prefetch(for_writing: bool) -> Any:

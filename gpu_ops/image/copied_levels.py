@@ -8,7 +8,7 @@ from numba import types
 
 from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.image.copied import is_copied, place
-from augpipe.gpu_ops.image.level_tables import NUM_LEVELS, has_blocks, look_up_row
+from augpipe.gpu_ops.image.level_tables import NUM_LEVELS, look_up_row
 from augpipe.gpu_ops.image.program_rows import (
     AT_STEPS,
     MATRIX,
@@ -22,7 +22,7 @@ from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.gpu_ops.image.scratch_rows import ONE, ZERO, load_index_y, load_pixel, load_weight_y
 from augpipe.gpu_ops.image.tone import to_uint8
 from augpipe.gpu_ops.jit import kernel, subroutine
-from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, store
+from augpipe.gpu_ops.memory import has_avx512, load, load_bytes, prefer_wide_vectors, store
 
 load_number, load_whole = load_bytes("values", types.float32), load_bytes("values", types.int32)
 store_word = store("fetched", types.uint32)
@@ -49,7 +49,7 @@ def find_level_maps(rows, programs, first_byte, height, width, found):
         num_steps, at = np.int64(0), np.uintp(programs.ctypes.data + image * programs.shape[1] + first_byte)
         if programs.shape[1] > first_byte:
             num_steps = np.int64(load_whole(at, NUM_STEPS))
-        is_found = is_found and (num_steps > 0 or has_blocks()) and _keeps_channels(at, num_steps)
+        is_found = is_found and (num_steps > 0 or has_avx512()) and _keeps_channels(at, num_steps)
         found[image] = is_found and is_copied(row, height, width)
 
 

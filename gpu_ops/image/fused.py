@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
 
 from augpipe.gpu_ops.compiled.declared import declare
+from augpipe.gpu_ops.image.aligned import sample_aligned
 from augpipe.gpu_ops.image.copied import copy_rows, is_copied
 from augpipe.gpu_ops.image.field import BEYOND, NODE_ROWS, TAPS, bend_row
 from augpipe.gpu_ops.image.lens import distort, radial_gain
@@ -27,6 +27,7 @@ from augpipe.gpu_ops.image.sampling import (
     first_tap,
     is_inside,
     linear,
+    num_taps,
     sharp_gain,
     tap_weight,
     where_it_meets,
@@ -52,6 +53,7 @@ from augpipe.gpu_ops.image.scratch_rows import (
     centred,
     finish,
     load_blue,
+    load_fetched,
     load_first_x,
     load_first_y,
     load_green,
@@ -71,6 +73,7 @@ from augpipe.gpu_ops.image.scratch_rows import (
     normalised,
     store_batch,
     store_blue,
+    store_fetched,
     store_first_x,
     store_first_y,
     store_green,
@@ -83,12 +86,14 @@ from augpipe.gpu_ops.image.scratch_rows import (
     store_source_y,
     store_sum_x,
     store_sum_y,
+    store_two_fetched,
     store_weight_x,
     store_weight_y,
 )
-from augpipe.gpu_ops.image.tone import cast, channel, vignette_gain
-from augpipe.gpu_ops.jit import kernel, leaf, subroutine
-from augpipe.gpu_ops.memory import load, prefer_wide_vectors, prefetch, prefetch_for_writing, store
+from augpipe.gpu_ops.image.tone import cast, channel, kept_within, vignette_gain
+from augpipe.gpu_ops.image.windows import find_windows
+from augpipe.gpu_ops.jit import kernel, subroutine
+from augpipe.gpu_ops.memory import prefer_wide_vectors, prefetch, prefetch_for_writing
 
 ROWS_PER_JOB = 32
 """Rows of an output image in one job: at 224x224 a job takes about 25 microseconds."""
@@ -101,12 +106,6 @@ PREFETCH_STEP = 8
 
 FLOATS_PER_LINE = 16
 """In a cache line of 64 bytes, as CPUs have them."""
-
-load_fetched, store_fetched = load("fetched", types.uint32), store("fetched", types.uint32)
-store_two_fetched = store("fetched", types.uint64, aligned=False)
-
-ROWS_KEPT = 4
-"""Rows of the image whose pixels at the taps are kept for the next rows of an axis-aligned output."""
 
 NO_ROW = np.int64(2**62)
 
@@ -125,10 +124,11 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
         bends: `bends(rows)`.
     """
     blocks = (height + ROWS_PER_JOB - 1) // ROWS_PER_JOB
-    num_tap_rows = np.int64(0)
+    num_scratch = np.int64(0)
     for job in range(first_job, last_job):
-        num_tap_rows = max(num_tap_rows, _num_taps(rows[job // blocks].support_x))
-    num_scratch = (WEIGHTS_X + (2 + ROWS_KEPT) * num_tap_rows) * width
+        row = rows[job // blocks]
+        num_scratch = max(num_scratch, WEIGHTS_X + 3 * (num_taps(row.support_x) + num_taps(row.support_y)))
+    num_scratch *= width
     scratch = np.empty(num_scratch + NODE_ROWS * (width + BEYOND), np.float32)
     for job in range(first_job, last_job):
         s = scratch.ctypes.data  # in the loop, as numba frees an array after its last use
@@ -162,9 +162,9 @@ def _run_job(pixel_table, rows, batch, height, width, planar, image, block, s, a
         copy_rows(pixels, row, batch, image, height, width, planar, first, last, s)
         return
     is_axis_aligned = _keeps_axes(row) and row.after_xy == ZERO and row.after_yx == ZERO
-    are_taps_inside = False
-    held = np.full(ROWS_KEPT + TAPS, NO_ROW)
-    fetched, nodes_held = held[:ROWS_KEPT], held[ROWS_KEPT:]
+    are_taps_inside, window, taps = False, np.int64(0), num_taps(row.support_x)
+    held = np.full(TAPS + num_taps(row.support_y), NO_ROW)
+    nodes_held, lines_held = held[:TAPS], held[TAPS:]
     for row_y in range(first, last):
         y = centred(row_y, height)
         shares_x = is_axis_aligned and row_y > first
@@ -176,7 +176,13 @@ def _run_job(pixel_table, rows, batch, height, width, planar, image, block, s, a
             _meet(row, s, width, num_located)
         if not shares_x:
             are_taps_inside = _weigh_x(row, s, width)
-        _sample(pixels, row, s, width, num_located, is_axis_aligned, are_taps_inside, fetched)
+        if is_axis_aligned and not shares_x:
+            at_index_x = s + 4 * width * (WEIGHTS_X + taps)
+            window = find_windows(at_index_x, s + 4 * width * INDEX_Y, width, taps)
+        if is_axis_aligned:
+            sample_aligned(pixels, row, s, width, are_taps_inside, window, lines_held)
+        else:
+            _sample(pixels, row, s, width, are_taps_inside)
         start = image * height * width * 3 + row_y * width * (1 if planar else 3)
         _finish_row(row, s, width, y, batch, start, height * width, planar)
 
@@ -187,12 +193,6 @@ def _keeps_axes(row):
     if row.field == GRID or row.field == SNAP:
         return row.has_projection == 0 and row.before_xy == ZERO and row.before_yx == ZERO
     return row.has_lens == 0 and row.field != SPLINE
-
-
-@leaf
-def _num_taps(support):
-    """Taps along an axis, those of weight 0 included."""
-    return np.int64(np.ceil(np.float32(2.0) * support))
 
 
 @subroutine
@@ -258,7 +258,7 @@ def _weigh_x(row, s, width):
     offset = width * 4
     at_source_x, at_first_x, at_sum_x = s + SOURCE_X * offset, s + FIRST_X * offset, s + SUM_X * offset
     at_inside_x, at_weight_x = s + INSIDE_X * offset, s + WEIGHTS_X * offset
-    num_taps_x = _num_taps(row.support_x)
+    num_taps_x = num_taps(row.support_x)
     at_index_x = at_weight_x + num_taps_x * offset
     low_x, high_x = np.float32(row.low_x), np.float32(row.high_x)
     support_x, last_tap_x = row.support_x, np.float32(num_taps_x - 1)
@@ -301,21 +301,21 @@ def _weigh_x(row, s, width):
 
 
 @subroutine
-def _sample(pixels, row, s, width, num_located, is_axis_aligned, are_taps_inside, fetched):
+def _sample(pixels, row, s, width, are_taps_inside):
     """For each tap along y its weights and pixel rows, the pixels at the taps along x, and the sums over them."""
     prefer_wide_vectors()
     offset = width * 4
     at_source_y, at_first_y, at_sum_y = s + SOURCE_Y * offset, s + FIRST_Y * offset, s + SUM_Y * offset
     at_inside_y, at_weight_y, at_index_y = s + INSIDE_Y * offset, s + WEIGHT_Y * offset, s + INDEX_Y * offset
     at_red, at_green, at_blue = s + RED * offset, s + GREEN * offset, s + BLUE * offset
-    num_taps_x, num_taps_y = _num_taps(row.support_x), _num_taps(row.support_y)
+    num_taps_x, num_taps_y = num_taps(row.support_x), num_taps(row.support_y)
     num_paired = num_taps_x // 2 * 2
     at_weight_x, at_index_x = s + WEIGHTS_X * offset, s + (WEIGHTS_X + num_taps_x) * offset
     at_fetched = s + (WEIGHTS_X + 2 * num_taps_x) * offset
     low_y, high_y = np.float32(row.low_y), np.float32(row.high_y)
     support_y, last_tap_y = row.support_y, np.float32(num_taps_y - 1)
     num_outside = np.int32(0)
-    for i in range(num_located):
+    for i in range(width):
         first_y = first_tap(load_source_y(at_source_y, i), support_y)
         num_outside += np.int32(1) - np.int32(is_inside(first_y, low_y, high_y - last_tap_y))
         store_first_y(at_first_y, i, first_y)
@@ -342,10 +342,10 @@ def _sample(pixels, row, s, width, num_located, is_axis_aligned, are_taps_inside
     for tap_y in range(num_taps_y):
         nth = np.float32(tap_y)
         if not is_triangle:
-            for i in range(num_located):
+            for i in range(width):
                 index, source_y = load_first_y(at_first_y, i) + nth, load_source_y(at_source_y, i)
                 store_weight_y(at_weight_y, i, filter_weight(row.filter, index, source_y, inverse_support_y))
-        for i in range(num_located):
+        for i in range(width):
             index = load_first_y(at_first_y, i) + nth
             weight = tap_weight(index, load_source_y(at_source_y, i), inverse_support_y)
             if not is_triangle:
@@ -357,58 +357,44 @@ def _sample(pixels, row, s, width, num_located, is_axis_aligned, are_taps_inside
             store_weight_y(at_weight_y, i, weight)
             store_index_y(at_index_y, i, np.int32(pixel_row + load_index_x(at_index_x, i)))
         if is_constant:
-            for i in range(num_located):
+            for i in range(width):
                 weight = load_weight_y(at_weight_y, i) * is_inside(load_first_y(at_first_y, i) + nth, low_y, high_y)
                 store_weight_y(at_weight_y, i, weight)
                 store_inside_y(at_inside_y, i, load_inside_y(at_inside_y, i) + weight)
-        at_taps, is_fetched = at_fetched, False
-        if is_axis_aligned:
-            weight = load_weight_y(at_weight_y, 0)
-            if weight == ZERO:
-                continue  # it would add zeros
-            pixel_row = np.int32(load_index_y(at_index_y, 0) - load_index_x(at_index_x, 0))
-            for i in range(width):
-                store_weight_y(at_weight_y, i, weight)
-                store_index_y(at_index_y, i, np.int32(pixel_row + load_index_x(at_index_x, i)))
-            slot = np.int64(pixel_row // stride) % ROWS_KEPT
-            at_taps += slot * num_taps_x * offset
-            is_fetched = fetched[slot] == pixel_row
-            fetched[slot] = pixel_row
 
         # the pixels at the taps, which CPUs with slow gathers load two by two where taps are neighbours
-        if not is_fetched:
-            for i in range(0, width, PREFETCH_STEP):
-                prefetch(np.uintp(address + 4 * (np.int64(load_index_y(at_index_y, i)) + ahead)))
-            if are_taps_inside:
-                for tap in range(0, num_paired, 2):
-                    for i in range(width):
-                        pair = load_two_pixels(address + 4 * tap, 4 * np.int64(load_index_y(at_index_y, i)))
-                        store_two_fetched(at_taps + tap * offset, i, pair)
-                for tap in range(num_paired, num_taps_x):
-                    for i in range(width):
-                        pixel = load_pixel(address + 4 * tap, load_index_y(at_index_y, i))
-                        store_fetched(at_taps + tap * offset, i, pixel)
-            else:
+        for i in range(0, width, PREFETCH_STEP):
+            prefetch(np.uintp(address + 4 * (np.int64(load_index_y(at_index_y, i)) + ahead)))
+        if are_taps_inside:
+            for tap in range(0, num_paired, 2):
                 for i in range(width):
-                    store_index_y(at_index_y, i, np.int32(load_index_y(at_index_y, i) - load_index_x(at_index_x, i)))
-                for tap in range(0, num_paired, 2):
-                    for i in range(width):
-                        pixel_row = load_index_y(at_index_y, i)
-                        left = load_index_x(at_index_x, tap * width + i)
-                        right = load_index_x(at_index_x, (tap + 1) * width + i)
-                        pair = np.uint64(load_pixel(address, np.int32(pixel_row + right))) << np.uint64(32)
-                        pair |= np.uint64(load_pixel(address, np.int32(pixel_row + left)))
-                        store_two_fetched(at_taps + tap * offset, i, pair)
-                for tap in range(num_paired, num_taps_x):
-                    for i in range(width):
-                        index = np.int32(load_index_y(at_index_y, i) + load_index_x(at_index_x, tap * width + i))
-                        store_fetched(at_taps + tap * offset, i, load_pixel(address, index))
+                    pair = load_two_pixels(address + 4 * tap, 4 * np.int64(load_index_y(at_index_y, i)))
+                    store_two_fetched(at_fetched + tap * offset, i, pair)
+            for tap in range(num_paired, num_taps_x):
+                for i in range(width):
+                    pixel = load_pixel(address + 4 * tap, load_index_y(at_index_y, i))
+                    store_fetched(at_fetched + tap * offset, i, pixel)
+        else:
+            for i in range(width):
+                store_index_y(at_index_y, i, np.int32(load_index_y(at_index_y, i) - load_index_x(at_index_x, i)))
+            for tap in range(0, num_paired, 2):
+                for i in range(width):
+                    pixel_row = load_index_y(at_index_y, i)
+                    left = load_index_x(at_index_x, tap * width + i)
+                    right = load_index_x(at_index_x, (tap + 1) * width + i)
+                    pair = np.uint64(load_pixel(address, np.int32(pixel_row + right))) << np.uint64(32)
+                    pair |= np.uint64(load_pixel(address, np.int32(pixel_row + left)))
+                    store_two_fetched(at_fetched + tap * offset, i, pair)
+            for tap in range(num_paired, num_taps_x):
+                for i in range(width):
+                    index = np.int32(load_index_y(at_index_y, i) + load_index_x(at_index_x, tap * width + i))
+                    store_fetched(at_fetched + tap * offset, i, load_pixel(address, index))
 
         # and the sums
         for tap in range(0, num_paired, 2):
             for i in range(width):
-                left = load_fetched(at_taps + tap * offset, 2 * i)
-                right = load_fetched(at_taps + tap * offset, 2 * i + 1)
+                left = load_fetched(at_fetched + tap * offset, 2 * i)
+                right = load_fetched(at_fetched + tap * offset, 2 * i + 1)
                 weight_y = load_weight_y(at_weight_y, i)
                 weight_l = load_weight_x(at_weight_x, tap * width + i) * weight_y
                 weight_r = load_weight_x(at_weight_x, (tap + 1) * width + i) * weight_y
@@ -420,16 +406,11 @@ def _sample(pixels, row, s, width, num_located, is_axis_aligned, are_taps_inside
                 store_blue(at_blue, i, blue + channel(right, 16) * weight_r)
         for tap in range(num_paired, num_taps_x):
             for i in range(width):
-                pixel = load_fetched(at_taps + tap * offset, i)
+                pixel = load_fetched(at_fetched + tap * offset, i)
                 weight = load_weight_x(at_weight_x, tap * width + i) * load_weight_y(at_weight_y, i)
                 store_red(at_red, i, load_red(at_red, i) + channel(pixel, 0) * weight)
                 store_green(at_green, i, load_green(at_green, i) + channel(pixel, 8) * weight)
                 store_blue(at_blue, i, load_blue(at_blue, i) + channel(pixel, 16) * weight)
-    if is_axis_aligned:
-        whole_y, inside_y = load_sum_y(at_sum_y, 0), load_inside_y(at_inside_y, 0)
-        for i in range(width):
-            store_sum_y(at_sum_y, i, whole_y)
-            store_inside_y(at_inside_y, i, inside_y)
 
 
 @subroutine
@@ -477,7 +458,30 @@ def _finish_row(row, s, width, y, batch, start, plane, planar):
     cast_r, cast_g, cast_b = row.cast[0], row.cast[1], row.cast[2]
     scale_r, scale_g, scale_b = row.scale[0], row.scale[1], row.scale[2]
     bias_r, bias_g, bias_b = row.bias[0], row.bias[1], row.bias[2]
-    if planar:
+    is_plain = strength == ZERO and cast_r == ZERO and cast_g == ZERO and cast_b == ZERO
+    if planar and is_plain:  # as below, to the bit
+        for i in range(width):
+            inverse_weight = ONE / (load_sum_x(at_sum_x, i) * load_sum_y(at_sum_y, i))
+            red, green = (
+                kept_within(load_red(at_red, i) * inverse_weight),
+                kept_within(load_green(at_green, i) * inverse_weight),
+            )
+            blue = kept_within(load_blue(at_blue, i) * inverse_weight)
+            store_batch(out, start + i, finish(batch, normalised(red, scale_r, bias_r)))
+            store_batch(out, start + plane + i, finish(batch, normalised(green, scale_g, bias_g)))
+            store_batch(out, start + 2 * plane + i, finish(batch, normalised(blue, scale_b, bias_b)))
+    elif is_plain:
+        for i in range(width):
+            inverse_weight = ONE / (load_sum_x(at_sum_x, i) * load_sum_y(at_sum_y, i))
+            red, green = (
+                kept_within(load_red(at_red, i) * inverse_weight),
+                kept_within(load_green(at_green, i) * inverse_weight),
+            )
+            blue = kept_within(load_blue(at_blue, i) * inverse_weight)
+            store_batch(out, start + 3 * i, finish(batch, normalised(red, scale_r, bias_r)))
+            store_batch(out, start + 3 * i + 1, finish(batch, normalised(green, scale_g, bias_g)))
+            store_batch(out, start + 3 * i + 2, finish(batch, normalised(blue, scale_b, bias_b)))
+    elif planar:
         for i in range(width):
             x = centred(np.int32(i), width)
             lost = vignette_gain((x * x + y * y) * inverse_corner_r2, inner_r2, inverse_span, strength) - ONE

@@ -9,7 +9,7 @@ from numba.extending import intrinsic
 
 from augpipe.gpu_ops.image.scratch_rows import store_batch
 from augpipe.gpu_ops.jit import leaf, subroutine
-from augpipe.gpu_ops.memory import load, prefer_wide_vectors
+from augpipe.gpu_ops.memory import cpu_has_avx512, has_avx512, load, prefer_wide_vectors
 
 load_word = load("fetched", types.uint32)
 load_level = load("table", types.uint8, types.int32)
@@ -34,7 +34,7 @@ def look_up_row(at_pixels, at_table, table_step, out, plane, width, planar):
         planar: True for channels, rows, columns, False for rows, columns, channels.
     """
     prefer_wide_vectors()
-    if has_blocks() and width >= BLOCK:
+    if has_avx512() and width >= BLOCK:
         for i in range(0, width, BLOCK):
             first = min(np.int64(i), np.int64(width - BLOCK))  # the last block may write again what is there
             at_first = out + first * (1 if planar else 3)
@@ -52,20 +52,6 @@ def look_up_row(at_pixels, at_table, table_step, out, plane, width, planar):
 def _looked_up(at_table, table_step, pixel, channel):
     level = np.int32((pixel >> np.uint32(8 * channel)) & BYTE)
     return load_level(at_table, np.int32(table_step * channel + level))
-
-
-def _has_blocks(context: Any) -> bool:
-    return "+avx512bw" in context.codegen()._tm_features.split(",")
-
-
-@intrinsic
-def has_blocks(typingctx: Any) -> Any:
-    """Whether the CPU that a kernel is compiled for takes `_look_up_block`."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return ir.Constant(ir.IntType(1), _has_blocks(context))
-
-    return types.boolean(), codegen
 
 
 @intrinsic
@@ -91,7 +77,7 @@ def _look_up_block(
         return builder.trunc(builder.lshr(found, bits), ir.VectorType(ir.IntType(8), BLOCK // 2))
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        if not _has_blocks(context):
+        if not cpu_has_avx512(context):
             return context.get_dummy_value()
         pixels = builder.load(builder.inttoptr(args[0], word.as_pointer()), align=4)
         permute = builder.module.globals.get(_PERMUTE) or ir.Function(

@@ -45,6 +45,12 @@ def first_tap(coordinate, support):
 
 
 @leaf
+def num_taps(support):
+    """Taps along an axis, those of weight 0 included."""
+    return np.int64(np.ceil(np.float32(2.0) * support))
+
+
+@leaf
 def tap_weight(tap, coordinate, inverse_support):
     """The triangle filter's weight, before normalisation."""
     return max(np.float32(0.0), np.float32(1.0) - abs(tap - coordinate) * inverse_support)

@@ -12,6 +12,8 @@ from augpipe.gpu_ops.jit import leaf
 from augpipe.gpu_ops.memory import load, load_bytes, store
 
 load_pixel, load_two_pixels = load("pixels", types.uint32, types.int32), load_bytes("pixels", types.uint64)
+load_fetched, store_fetched = load("fetched", types.uint32), store("fetched", types.uint32)
+store_two_fetched = store("fetched", types.uint64, aligned=False)
 store_batch = store("batch")
 load_source_x, store_source_x = load("source_x", types.float32), store("source_x")
 load_source_y, store_source_y = load("source_y", types.float32), store("source_y")

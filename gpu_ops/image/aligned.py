@@ -1,0 +1,178 @@
+"""Sampling where the output is not slanted against the image: first along x, then along y.
+
+A row of the image is summed along x once, and kept for all rows of the output that draw on it.
+"""
+
+import numpy as np
+
+from augpipe.gpu_ops.image.rows import TRIANGLE
+from augpipe.gpu_ops.image.sampling import (
+    border_period,
+    border_turn,
+    clamp,
+    continued,
+    filter_weight,
+    first_tap,
+    is_inside,
+    num_taps,
+    tap_weight,
+)
+from augpipe.gpu_ops.image.scratch_rows import (
+    BLUE,
+    GREEN,
+    INDEX_Y,
+    INSIDE_Y,
+    ONE,
+    RED,
+    SOURCE_Y,
+    SUM_Y,
+    WEIGHTS_X,
+    ZERO,
+    load_blue,
+    load_fetched,
+    load_green,
+    load_index_x,
+    load_index_y,
+    load_pixel,
+    load_red,
+    load_source_y,
+    load_two_pixels,
+    load_weight_x,
+    store_blue,
+    store_fetched,
+    store_green,
+    store_inside_y,
+    store_red,
+    store_sum_y,
+    store_two_fetched,
+)
+from augpipe.gpu_ops.image.tone import channel
+from augpipe.gpu_ops.image.windows import BLOCK, WINDOW, sum_wide_window, sum_window
+from augpipe.gpu_ops.jit import subroutine
+from augpipe.gpu_ops.memory import prefer_wide_vectors, prefetch
+
+PREFETCH_ROWS = np.float32(4.0)
+PREFETCH_STEP = 8
+
+
+@subroutine
+def sample_aligned(pixels, row, s, width, are_taps_inside, window, held):
+    """The sums of one row of the output, whose pixels lie on one line of the image.
+
+    `held` (n,) says which rows of the image lie in the scratch of `_sum_along_x`, n as many as there are taps along y.
+    """
+    prefer_wide_vectors()
+    offset = width * 4
+    at_red, at_green, at_blue = s + RED * offset, s + GREEN * offset, s + BLUE * offset
+    at_sum_y, at_inside_y = s + SUM_Y * offset, s + INSIDE_Y * offset
+    at_kept = s + (WEIGHTS_X + 3 * num_taps(row.support_x)) * offset
+    low_y, high_y, support_y = np.float32(row.low_y), np.float32(row.high_y), row.support_y
+    source_y = load_source_y(s + SOURCE_Y * offset, 0)
+    first_y = first_tap(source_y, support_y)
+    period_y = border_period(row.reflects, high_y - low_y + ONE)
+    turn_y = border_turn(row.reflects, high_y - low_y + ONE)
+    inverse_support_y, inverse_period_y = ONE / support_y, ONE / period_y
+    sum_y, inside_y = ZERO, ZERO
+    for i in range(width):
+        store_red(at_red, i, ZERO)
+        store_green(at_green, i, ZERO)
+        store_blue(at_blue, i, ZERO)
+    for tap in range(num_taps(support_y)):
+        index = first_y + np.float32(tap)
+        weight = tap_weight(index, source_y, inverse_support_y)
+        if row.filter != TRIANGLE:
+            weight = filter_weight(row.filter, index, source_y, inverse_support_y)
+        sum_y += weight
+        if row.is_constant:
+            weight *= is_inside(index, low_y, high_y)
+            inside_y += weight
+        if weight == ZERO:
+            continue  # it would add zeros
+        if row.reflects:
+            index = continued(index, low_y, period_y, inverse_period_y, turn_y)
+        line = np.int64(clamp(index, low_y, high_y))
+        slot = line % len(held)
+        at_line = at_kept + 3 * slot * offset
+        if held[slot] != line:
+            held[slot] = line
+            _sum_along_x(pixels, row, line, s, width, are_taps_inside, window, at_line)
+        for i in range(width):
+            store_red(at_red, i, load_red(at_red, i) + weight * load_red(at_line, i))
+            store_green(at_green, i, load_green(at_green, i) + weight * load_green(at_line + offset, i))
+            store_blue(at_blue, i, load_blue(at_blue, i) + weight * load_blue(at_line + 2 * offset, i))
+    for i in range(width):
+        store_sum_y(at_sum_y, i, sum_y)
+        store_inside_y(at_inside_y, i, inside_y)
+
+
+@subroutine
+def _sum_along_x(pixels, row, line, s, width, are_taps_inside, window, at_line):
+    """The sums over the taps along x of the image's row `line`: red, green and blue from the address `at_line` on."""
+    prefer_wide_vectors()
+    offset = width * 4
+    taps = num_taps(row.support_x)
+    num_paired = taps // 2 * 2
+    at_weight_x, at_index_x = s + WEIGHTS_X * offset, s + (WEIGHTS_X + taps) * offset
+    at_fetched = s + (WEIGHTS_X + 2 * taps) * offset
+    at_green, at_blue = at_line + offset, at_line + 2 * offset
+    address = np.uintp(pixels[0] + 4 * ((line + row.origin_y - pixels[3]) * pixels[1] + row.origin_x - pixels[2]))
+
+    # what rows further down will read: the CPU does not foresee where the next row starts
+    ahead = np.int64(np.rint(PREFETCH_ROWS * row.after_yy)) * pixels[1]
+    for i in range(0, width, PREFETCH_STEP):
+        prefetch(np.uintp(address + 4 * (np.int64(load_index_x(at_index_x, i)) + ahead)))
+
+    if window:
+        at_base = s + INDEX_Y * offset
+        for block in range((width + BLOCK - 1) // BLOCK):
+            first, base = min(block * BLOCK, width - BLOCK), load_index_y(at_base, block)
+            at, ahead = np.uintp(address + 4 * np.int64(base)), 4 * first
+            if window == WINDOW:
+                sum_window(at, base, at_index_x + ahead, at_weight_x + ahead, offset, taps, at_line + ahead)
+            else:
+                sum_wide_window(at, base, at_index_x + ahead, at_weight_x + ahead, offset, taps, at_line + ahead)
+        return
+
+    # the pixels at the taps, which CPUs with slow gathers load two by two where taps are neighbours
+    if are_taps_inside:
+        for tap in range(0, num_paired, 2):
+            for i in range(width):
+                pair = load_two_pixels(address + 4 * tap, 4 * np.int64(load_index_x(at_index_x, i)))
+                store_two_fetched(at_fetched + tap * offset, i, pair)
+    else:
+        for tap in range(0, num_paired, 2):
+            for i in range(width):
+                left = load_index_x(at_index_x, tap * width + i)
+                right = load_index_x(at_index_x, (tap + 1) * width + i)
+                pair = np.uint64(load_pixel(address, right)) << np.uint64(32)
+                pair |= np.uint64(load_pixel(address, left))
+                store_two_fetched(at_fetched + tap * offset, i, pair)
+    for tap in range(num_paired, taps):
+        for i in range(width):
+            pixel = load_pixel(address, load_index_x(at_index_x, tap * width + i))
+            store_fetched(at_fetched + tap * offset, i, pixel)
+
+    # and the sums
+    for i in range(width):
+        store_red(at_line, i, ZERO)
+        store_green(at_green, i, ZERO)
+        store_blue(at_blue, i, ZERO)
+    for tap in range(0, num_paired, 2):
+        for i in range(width):
+            left = load_fetched(at_fetched + tap * offset, 2 * i)
+            right = load_fetched(at_fetched + tap * offset, 2 * i + 1)
+            weight_l = load_weight_x(at_weight_x, tap * width + i)
+            weight_r = load_weight_x(at_weight_x, (tap + 1) * width + i)
+            red = load_red(at_line, i) + channel(left, 0) * weight_l
+            green = load_green(at_green, i) + channel(left, 8) * weight_l
+            blue = load_blue(at_blue, i) + channel(left, 16) * weight_l
+            store_red(at_line, i, red + channel(right, 0) * weight_r)
+            store_green(at_green, i, green + channel(right, 8) * weight_r)
+            store_blue(at_blue, i, blue + channel(right, 16) * weight_r)
+    for tap in range(num_paired, taps):
+        for i in range(width):
+            pixel = load_fetched(at_fetched + tap * offset, i)
+            weight = load_weight_x(at_weight_x, tap * width + i)
+            store_red(at_line, i, load_red(at_line, i) + channel(pixel, 0) * weight)
+            store_green(at_green, i, load_green(at_green, i) + channel(pixel, 8) * weight)
+            store_blue(at_blue, i, load_blue(at_blue, i) + channel(pixel, 16) * weight)
