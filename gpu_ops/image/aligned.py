@@ -23,6 +23,8 @@ from augpipe.gpu_ops.image.scratch_rows import (
     INDEX_Y,
     INSIDE_Y,
     ONE,
+    PREFETCH_ROWS,
+    PREFETCH_STEP,
     RED,
     SOURCE_Y,
     SUM_Y,
@@ -51,15 +53,18 @@ from augpipe.gpu_ops.image.windows import BLOCK, WINDOW, sum_wide_window, sum_wi
 from augpipe.gpu_ops.jit import subroutine
 from augpipe.gpu_ops.memory import prefer_wide_vectors, prefetch
 
-PREFETCH_ROWS = np.float32(4.0)
-PREFETCH_STEP = 8
-
 
 @subroutine
 def sample_aligned(pixels, row, s, width, are_taps_inside, window, held):
-    """The sums of one row of the output, whose pixels lie on one line of the image.
+    """The sums of one row of the output, which looks at whole rows of the image.
 
-    `held` (n,) says which rows of the image lie in the scratch of `_sum_along_x`, n as many as there are taps along y.
+    Args:
+        pixels, row: of this image, as in `fused.run_jobs`.
+        s: address of the scratch rows, where the taps along x are already.
+        width: pixels of the row.
+        are_taps_inside: whether all taps along x lie in the image.
+        window: `find_windows` of these taps; bases are in the scratch row `INDEX_Y`.
+        held: (n,) int64, n as many as there are taps along y: which rows of the image are summed in scratch.
     """
     prefer_wide_vectors()
     offset = width * 4

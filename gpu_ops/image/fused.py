@@ -42,6 +42,8 @@ from augpipe.gpu_ops.image.scratch_rows import (
     INSIDE_X,
     INSIDE_Y,
     ONE,
+    PREFETCH_ROWS,
+    PREFETCH_STEP,
     RED,
     SOURCE_X,
     SOURCE_Y,
@@ -97,12 +99,6 @@ from augpipe.gpu_ops.memory import prefer_wide_vectors, prefetch, prefetch_for_w
 
 ROWS_PER_JOB = 32
 """Rows of an output image in one job: at 224x224 a job takes about 25 microseconds."""
-
-PREFETCH_ROWS = np.float32(4.0)
-"""Output rows ahead for which the image is asked for; 3 to 6 measured alike, none a third slower at scale 256."""
-
-PREFETCH_STEP = 8
-"""Output pixels between two such requests: a cache line holds 16 source pixels."""
 
 FLOATS_PER_LINE = 16
 """In a cache line of 64 bytes, as CPUs have them."""

@@ -145,6 +145,7 @@ ARGUMENTS = {
     "sampling.linear": numbers((-200, 200), (-200, 200), (-3, 3), (-3, 3), (-9, 9)),
     "sampling.divisor": numbers((-200, 200), (-200, 200), (-0.01, 0.01), (-0.01, 0.01), (-1, 2)),
     "sampling.first_tap": [*numbers((-50, 50), (1, 8)), (F(3), F(1)), (F(-3), F(1)), (F(2.5), F(1)), (F(2.5), F(2.5))],
+    "sampling.num_taps": numbers((0.1, 9)),
     "sampling.tap_weight": numbers((-9, 9), (-9, 9), (0.1, 1)),
     "sampling.filter_weight": [
         (np.int32(n), *x) for n, x in zip([1, 2, 3] * 99, numbers((-9, 9), (-9, 9), (0.1, 1)), strict=False)
@@ -188,7 +189,11 @@ CALLS_A_LEAF = {
 """Leaves whose plain function ends with a compiled one, which hands a Python float to it."""
 
 
-OF_OTHER_TYPES: dict[str, type[np.generic]] = {"tone.to_uint8": np.uint8, "tone.nearest_level": np.int32}
+OF_OTHER_TYPES: dict[str, type[np.generic]] = {
+    "tone.to_uint8": np.uint8,
+    "tone.nearest_level": np.int32,
+    "sampling.num_taps": np.int64,
+}
 NOT_OF_ONE_FLOAT = {
     *(
         name

@@ -253,9 +253,12 @@ from tests.property.test_regions import render
 
 rows_missing = 0
 turned = Recipe(border="reflect", ops=(ops.Rotate(max_deg=180, step=None), ops.BrownConrady(), ops.CenterCrop(size=37)))
-upright = [Recipe(border=border, ops=(ops.RandomResizedCrop(size=37), ops.Flip())) for border in ("context", "reflect")]
+def upright(size, border="context"):
+    return Recipe(border=border, ops=(ops.RandomResizedCrop(size=size), ops.Flip()))
+
 deep_image = recipes.deep_image(64, (96, 200))
-for recipe, output in ((deep_image, 64), (turned, 37), (upright[0], 37), (upright[1], 37)):
+crops = (upright(37), 37), (upright(37, "reflect"), 37), (upright(96), 96), (upright(96, "reflect"), 96)
+for recipe, output in ((deep_image, 64), (turned, 37), *crops):
     drawn = plan(recipe, range(12), sizes=[(150, 201)] * 12)
     table = kernel_rows(drawn.rows)
     for position, (left, top, right, bottom) in enumerate(source_regions([table], [(output, output)]).tolist()):
