@@ -154,7 +154,7 @@ def test_a_label_map_shows_the_pixels_that_the_image_shows(later: tuple[ops.Op, 
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        ((ops.WholePixels(), ops.WholePixels()), "what bends once a view, and whole_pixels and whole_pixels"),
+        ((ops.WholePixels(), ops.WholePixels()), "what bends once a pass, and whole_pixels and whole_pixels"),
         ((ops.WholePixels(), ops.LensDistortion()), "whole_pixels and lens_distortion may both act"),
         ((ops.Perspective(), ops.WholePixels()), "perspective comes before whole_pixels"),
     ],

@@ -121,8 +121,12 @@ def test_points_that_an_early_pass_folds_stay_unseen() -> None:
     np.testing.assert_allclose(found[is_seen], expected[is_seen], atol=1e-3)
 
 
-def test_points_go_back_through_all_passes() -> None:
-    recipe, points = Recipe(ops=CHAINS[0]), np.array([[10.0, 11.0], [15.5, 12.25]])
+TWO_BENDS = [ops.GridDistortion(p=1.0), ops.AllOf(ops=[ops.ElasticTransform(p=1.0)], own_look="bilinear")]
+
+
+@pytest.mark.parametrize("listed", [CHAINS[0], TWO_BENDS], ids=["holes", "two bends"])
+def test_points_go_back_through_all_passes(listed: list[ops.Op]) -> None:
+    recipe, points = Recipe(ops=listed), np.array([[10.0, 11.0], [15.5, 12.25]])
     made = plan(recipe, [3, 4], sizes=[(40, 52), (60, 47)], seed=5)
     for position, size in enumerate([(40, 52), (60, 47)]):
         back = made.to_source(points, position)

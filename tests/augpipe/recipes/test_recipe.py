@@ -229,11 +229,11 @@ REFUSED = [
     ("fill = [0, 0, nan]", r"fill=\[0, 0, nan\] must be three levels"),
     (
         'ops = [{op = "lens_distortion"}, {op = "brown_conrady"}]',
-        "an image takes what bends once a view, and .* may both act on one. Keep one, or choose among them with OneOf.",
+        "an image takes what bends once a pass, and .* may both act on one. Keep one, or choose among them with OneOf. Both act",
     ),
     (
         'ops = [{op = "perspective"}, {op = "flip"}, {op = "perspective"}]',
-        "a perspective once a view, and perspective and perspective may both act on one. Keep one",
+        "a perspective once a pass, and perspective and perspective may both act on one. Keep one",
     ),
     (
         'ops = [{op = "perspective"}, {op = "flip"}, {op = "brown_conrady"}]',
