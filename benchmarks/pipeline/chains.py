@@ -1,6 +1,7 @@
 """People's chains from decoded images, ours next to their own library: torchvision on PIL images and, as version 2, on
 uint8 tensors, and albumentations 2 on arrays. One thread each, 16 images at a time, one image a call, and one image a
-call in two workers of torch's DataLoader. Chains that make images of one size are also run from JPEG files: our Loader
+call in two workers of torch's DataLoader, where a transform that takes no time says what is left to gain: workers send
+their images to the process. Chains that make images of one size are also run from JPEG files: our Loader
 with two threads, and a DataLoader with as many of 1 to 3 workers as are fastest.
 
 The chains are of the corpus of published recipes that importers are tested with (`tests/augpipe/importers/corpus`,
@@ -37,8 +38,9 @@ WAYS = {"torchvision, PIL images": ("torchvision", "PIL"), "torchvision, uint8 t
 }
 
 WORKERS = "in a DataLoader of two workers, one image a call"
+AT_MOST = "in such a DataLoader, over a transform that takes no time"
 FILES = "from JPEG files, two cores"
-NAMES = ("16 at a time", "one image a call", WORKERS, FILES)
+NAMES = ("16 at a time", "one image a call", WORKERS, AT_MOST, FILES)
 
 Chain = Callable[[Any], Any]
 
@@ -95,12 +97,15 @@ def of_way(
             framework: Framework = "torch" if library == "torchvision" else "numpy"
             in_worker = Augment(imported, dtype="float32" if is_float else "uint8", framework=framework)
             sized = all(view.out_size for view in imported.all_views)
+            ready = in_worker(images[0])
             contenders = {
                 "theirs": in_workers(given, theirs, are_stacked=sized),
                 "ours": in_workers(images, in_worker, are_stacked=sized),
+                "no work": in_workers(images, lambda _, ready=ready: ready, are_stacked=sized),
             }
             seconds = in_turn(contenders, min(3, bench.rounds))
             taken[WORKERS] = round(ratio(seconds, "theirs", "ours"), 2)
+            taken[AT_MOST] = round(ratio(seconds, "theirs", "no work"), 2)
             taken[f"ours, {WORKERS}, ms"] = round(1e3 * min(seconds["ours"]), 3)
             if sized:
                 taken |= from_files(bench, library, theirs, imported, "float32" if is_float else "uint8", folder)
