@@ -61,8 +61,10 @@ class HostTransform:
             own = looks.of(position)
             sizes = [view.sizes[position] for view in views]
             try:
-                decodable = _decodable(stored[position], own, may_crop[position])
-                pixels = decodable.decode_into(self._scratch.pixels(decodable.num_bytes))
+                pixels = stored[position].in_place()
+                if pixels is None:
+                    decodable = _decodable(stored[position], own, may_crop[position])
+                    pixels = decodable.decode_into(self._scratch.pixels(decodable.num_bytes))
             except ValueError as problem:
                 raise SampleError(images.names[position], str(problem)) from problem
             for view, row, size, called in zip(views, own.tables, sizes, functions, strict=True):

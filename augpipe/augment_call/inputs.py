@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.augment_call.pil_pixels import pixels_of
 from augpipe.decoding import probe
 from augpipe.decoding.header import tell_of_lost_bits
 from augpipe.decoding.pillow import decode_stored
@@ -190,7 +191,7 @@ def as_array(image: Any, position: int) -> Pixels:
     elif isinstance(image, np.ndarray):
         array = image
     elif _is_image(image):
-        array = np.asarray(image) if image.mode in ("L", "RGB", "RGBX") else _decoded(image, position)
+        array = pixels_of(image) if image.mode in ("L", "RGB", "RGBX") else _decoded(image, position)
     else:
         raise ValueError(
             f"image {position} is a {type(image).__name__}. Give an (H, W, C) uint8 array, an (H, W, C) or (C, H, W) "

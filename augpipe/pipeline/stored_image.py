@@ -77,6 +77,16 @@ class StoredImage:
         """Whether it is held as pixels, and of more than so many."""
         return isinstance(self.content, np.ndarray) and self.size[0] * self.size[1] > num_pixels
 
+    def in_place(self) -> LocatedPixels | None:
+        """All of an array whose pixels the kernel can read where they lie: four bytes each, side by side; else None."""
+        array = self.content
+        if not isinstance(array, np.ndarray) or array.ndim != 3 or array.strides[1:] != (4, 1) or array.strides[0] < 0:
+            return None
+        address, (height, width) = array.ctypes.data, self.size
+        if address % 4 or array.strides[0] % 4 or width < 2:
+            return None
+        return LocatedPixels(address=address, height=height, width=array.strides[0] // 4, owner=array)
+
     def whole(self, factor: int = 1) -> Decodable:
         """All of it at 1/`factor`."""
         height, width, _ = self.shape(factor)

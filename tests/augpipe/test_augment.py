@@ -1,6 +1,7 @@
 """The transform: what it takes and gives, ids and epochs, plans repeated, threads, pickling, and what it refuses."""
 
 import copy
+import gc
 import io
 import pickle
 import sys
@@ -16,6 +17,7 @@ from PIL import Image, ImageOps
 from augpipe import Augment, Plan, Recipe, plan, recipes
 from augpipe.augment_call.host_images import HostTransform
 from augpipe.augment_call.inputs import Images
+from augpipe.augment_call.pil_pixels import pixels_of
 from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.ops import CenterCrop, Normalize
 from tests.augpipe.decoding.image_files import other_kinds, scene
@@ -32,7 +34,13 @@ SAME: dict[str, Any] = {
     "mirrored twice": np.ascontiguousarray(RGB[:, ::-1])[:, ::-1],
     "transposed": np.ascontiguousarray(RGB.transpose(1, 0, 2)).transpose(1, 0, 2),
     "read-only": np.frombuffer(RGB.tobytes(), np.uint8).reshape(RGB.shape),
+    "four bytes a pixel": np.dstack([RGB, GRAY])[..., :3],
+    "four bytes a pixel, part of an image": np.pad(np.dstack([RGB, GRAY]), ((3, 2), (5, 1), (0, 0)))[3:43, 5:57],
+    "four bytes a pixel, every other row": np.repeat(np.dstack([RGB, GRAY]), 2, axis=0)[::2],
+    "four bytes a pixel, upside down": np.ascontiguousarray(np.dstack([RGB, GRAY])[::-1])[::-1],
+    "four bytes a pixel, the first spare": np.dstack([GRAY, RGB])[..., 1:],
     "PIL RGB": Image.fromarray(RGB),
+    "PIL RGB, part of an image": Image.fromarray(np.pad(RGB, ((3, 2), (5, 1), (0, 0)))).crop((5, 3, 57, 43)),
     "PIL RGBA": Image.fromarray(np.dstack([RGB, GRAY])),
     "PIL RGBX": Image.frombytes("RGBX", (52, 40), np.dstack([RGB, GRAY]).tobytes()),
     "tensor": torch.from_numpy(RGB),
@@ -90,6 +98,36 @@ def test_an_opened_image_gives_what_its_file_gives(kind: str) -> None:
 def test_an_image_without_a_range_from_black_to_white_is_refused(mode: str) -> None:
     with pytest.raises(ValueError, match=f"image 0.*{mode}"):
         Augment(CENTRE)(Image.new(mode, (40, 30)))
+
+
+def test_pil_images_are_read_where_they_lie() -> None:
+    for mode, channels in (("L", 1), ("RGB", 3), ("RGBX", 4)):
+        image = Image.fromarray(RGB).convert(mode)
+        pixels = pixels_of(image)
+        expected = np.asarray(image).copy()
+        assert np.shares_memory(pixels, pixels_of(image)) and not pixels.flags.writeable
+        assert channels == 1 or pixels.strides == (52 * 4, 4, 1)
+        del image
+        gc.collect()
+        np.testing.assert_array_equal(pixels, expected)
+
+
+class OldImage:
+    """A PIL image as Pillow had them before Arrow's interface."""
+
+    def __init__(self, image: Image.Image) -> None:
+        self.mode, self.size, self.convert = image.mode, image.size, image.convert
+        self.__array_interface__ = image.__array_interface__
+
+
+def test_pil_images_that_pillow_does_not_show_are_copied() -> None:
+    old, expected = OldImage(Image.fromarray(RGB)), replayed(Augment(PAPER, 3), RGB)
+    np.testing.assert_array_equal(replayed(Augment(PAPER, 3), old), expected)
+    np.testing.assert_array_equal(pixels_of(Image.new("RGB", (0, 5))), np.zeros((5, 0, 3)))
+    in_pieces = Image.fromarray(np.resize(RGB, (2100, 2100, 3)))
+    with pytest.raises(ValueError, match="not contiguous"):
+        in_pieces.__arrow_c_array__()  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(pixels_of(in_pieces), np.asarray(in_pieces))
 
 
 def test_the_shapes_of_one_and_of_several() -> None:

@@ -229,7 +229,7 @@ REFUSED = [
     ("fill = [0, 0, nan]", r"fill=\[0, 0, nan\] must be three levels"),
     (
         'ops = [{op = "lens_distortion"}, {op = "brown_conrady"}]',
-        "an image takes what bends once a pass, and .* may both act on one. Keep one, or choose among them with OneOf. Both act",
+        "an image takes what bends once a pass, and .* may both act on one. Keep one, or choose .* OneOf. Both act",
     ),
     (
         'ops = [{op = "perspective"}, {op = "flip"}, {op = "perspective"}]',
