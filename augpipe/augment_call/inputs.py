@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.augment_call.pil_pixels import pixels_of
+from augpipe.augment_call.pil_pixels import ImageInPieces, is_in_pieces, pixels_of
 from augpipe.decoding import probe
 from augpipe.decoding.header import tell_of_lost_bits
 from augpipe.decoding.pillow import decode_stored
@@ -34,7 +34,7 @@ class Images:
     """One call's images, all on the host or all on one device."""
 
     items: list[Any]
-    """On the host, `StoredImage`s; on a device, tensors (H, W) or (H, W, C) yet to be checked."""
+    """On the host, `StoredImage`s or `ImageInPieces`; on a device, tensors (H, W) or (H, W, C) yet to be checked."""
     names: list[str]
     """Of each item on the host: its path, or `image 3`."""
     device: Any
@@ -156,9 +156,11 @@ def _name(image: Any, position: int) -> str:
     return str(image) if isinstance(image, str | os.PathLike) else f"image {position}"
 
 
-def _stored(image: Any, position: int, name: str, max_pixels: int) -> StoredImage:
+def _stored(image: Any, position: int, name: str, max_pixels: int) -> StoredImage | ImageInPieces:
     """An encoded file that was read, or an array."""
     if not _is_file(image):
+        if _is_image(image) and image.mode in ("RGB", "RGBX") and is_in_pieces(image):
+            return ImageInPieces(image)
         array = as_array(image, position)
         size = array.shape[0], array.shape[1]
         return StoredImage(sample_id=position, content=array, size=size, may_scale=False, header=None)

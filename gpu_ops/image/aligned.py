@@ -1,9 +1,11 @@
-"""Sampling where the output is not slanted against the image: first along x, then along y.
+"""Sampling where the output is not slanted against the image: along one axis, and then along the other.
 
-A row of the image is summed along x once, and kept for all rows of the output that draw on it.
+A row of the image is summed along x once, and kept for all rows of the output that draw on it. Where the output is much
+smaller, columns are summed along y first: they lie side by side, and taps along x do not.
 """
 
 import numpy as np
+from numba import types
 
 from augpipe.gpu_ops.image.rows import TRIANGLE
 from augpipe.gpu_ops.image.sampling import (
@@ -51,12 +53,15 @@ from augpipe.gpu_ops.image.scratch_rows import (
 from augpipe.gpu_ops.image.tone import channel
 from augpipe.gpu_ops.image.windows import BLOCK, WINDOW, sum_wide_window, sum_window
 from augpipe.gpu_ops.jit import subroutine
-from augpipe.gpu_ops.memory import prefer_wide_vectors, prefetch
+from augpipe.gpu_ops.memory import load, prefer_wide_vectors, prefetch, store
+
+load_byte = load("pixels", types.uint8)
+load_column, store_column = load("values", types.float32), store("values")
 
 
 @subroutine
 def sample_aligned(pixels, row, s, width, are_taps_inside, window, held):
-    """The sums of one row of the output, which looks at whole rows of the image.
+    """The sums of one row of the output, which looks at whole rows of the image: along x first.
 
     Args:
         pixels, row: of this image, as in `fused.run_jobs`.
@@ -69,33 +74,18 @@ def sample_aligned(pixels, row, s, width, are_taps_inside, window, held):
     prefer_wide_vectors()
     offset = width * 4
     at_red, at_green, at_blue = s + RED * offset, s + GREEN * offset, s + BLUE * offset
-    at_sum_y, at_inside_y = s + SUM_Y * offset, s + INSIDE_Y * offset
     at_kept = s + (WEIGHTS_X + 3 * num_taps(row.support_x)) * offset
-    low_y, high_y, support_y = np.float32(row.low_y), np.float32(row.high_y), row.support_y
     source_y = load_source_y(s + SOURCE_Y * offset, 0)
-    first_y = first_tap(source_y, support_y)
-    period_y = border_period(row.reflects, high_y - low_y + ONE)
-    turn_y = border_turn(row.reflects, high_y - low_y + ONE)
-    inverse_support_y, inverse_period_y = ONE / support_y, ONE / period_y
     sum_y, inside_y = ZERO, ZERO
     for i in range(width):
         store_red(at_red, i, ZERO)
         store_green(at_green, i, ZERO)
         store_blue(at_blue, i, ZERO)
-    for tap in range(num_taps(support_y)):
-        index = first_y + np.float32(tap)
-        weight = tap_weight(index, source_y, inverse_support_y)
-        if row.filter != TRIANGLE:
-            weight = filter_weight(row.filter, index, source_y, inverse_support_y)
-        sum_y += weight
-        if row.is_constant:
-            weight *= is_inside(index, low_y, high_y)
-            inside_y += weight
+    for tap in range(num_taps(row.support_y)):
+        whole, weight, line = _tap_along_y(row, source_y, tap)
+        sum_y, inside_y = sum_y + whole, inside_y + weight
         if weight == ZERO:
             continue  # it would add zeros
-        if row.reflects:
-            index = continued(index, low_y, period_y, inverse_period_y, turn_y)
-        line = np.int64(clamp(index, low_y, high_y))
         slot = line % len(held)
         at_line = at_kept + 3 * slot * offset
         if held[slot] != line:
@@ -105,9 +95,75 @@ def sample_aligned(pixels, row, s, width, are_taps_inside, window, held):
             store_red(at_red, i, load_red(at_red, i) + weight * load_red(at_line, i))
             store_green(at_green, i, load_green(at_green, i) + weight * load_green(at_line + offset, i))
             store_blue(at_blue, i, load_blue(at_blue, i) + weight * load_blue(at_line + 2 * offset, i))
+    _store_sums_of_weights(s, width, sum_y, inside_y)
+
+
+@subroutine
+def sample_shrunk(pixels, row, s, width, first_x, num):
+    """`sample_aligned` of an output that is much smaller than what it shows: along y first.
+
+    Args:
+        first_x, num: the columns of the image, `num` of them, that the taps along x lie in.
+    """
+    prefer_wide_vectors()
+    offset, taps = width * 4, num_taps(row.support_x)
+    at_red, at_green, at_blue = s + RED * offset, s + GREEN * offset, s + BLUE * offset
+    at_weight_x, at_index_x = s + WEIGHTS_X * offset, s + (WEIGHTS_X + taps) * offset
+    at_columns = s + (WEIGHTS_X + 3 * taps) * offset
+    source_y = load_source_y(s + SOURCE_Y * offset, 0)
+    sum_y, inside_y = ZERO, ZERO
+    for i in range(4 * num):
+        store_column(at_columns, i, ZERO)
+    for tap in range(num_taps(row.support_y)):
+        whole, weight, line = _tap_along_y(row, source_y, tap)
+        sum_y, inside_y = sum_y + whole, inside_y + weight
+        if weight == ZERO:
+            continue  # it would add zeros
+        at_line = np.uintp(_address_of(pixels, row, line) + 4 * first_x)
+        for i in range(4 * num):  # the spare bytes too
+            level = np.float32(np.int32(load_byte(at_line, i)))
+            store_column(at_columns, i, load_column(at_columns, i) + weight * level)
     for i in range(width):
-        store_sum_y(at_sum_y, i, sum_y)
-        store_inside_y(at_inside_y, i, inside_y)
+        red, green, blue = ZERO, ZERO, ZERO
+        for tap in range(taps):
+            weight = load_weight_x(at_weight_x, tap * width + i)
+            at = 4 * (np.int64(load_index_x(at_index_x, tap * width + i)) - first_x)
+            red += weight * load_column(at_columns, at)
+            green += weight * load_column(at_columns, at + 1)
+            blue += weight * load_column(at_columns, at + 2)
+        store_red(at_red, i, red)
+        store_green(at_green, i, green)
+        store_blue(at_blue, i, blue)
+    _store_sums_of_weights(s, width, sum_y, inside_y)
+
+
+@subroutine
+def _tap_along_y(row, source_y, tap):
+    """The weight of a tap, what of it lies in the image, and the row of the image that it looks at."""
+    low, high, inverse_support = np.float32(row.low_y), np.float32(row.high_y), ONE / row.support_y
+    index = first_tap(source_y, row.support_y) + np.float32(tap)
+    whole = tap_weight(index, source_y, inverse_support)
+    if row.filter != TRIANGLE:
+        whole = filter_weight(row.filter, index, source_y, inverse_support)
+    weight = whole * is_inside(index, low, high) if row.is_constant else whole
+    if row.reflects:
+        period = border_period(row.reflects, high - low + ONE)
+        index = continued(index, low, period, ONE / period, border_turn(row.reflects, high - low + ONE))
+    return whole, weight, np.int64(clamp(index, low, high))
+
+
+@subroutine
+def _address_of(pixels, row, line):
+    """The address of the image's row `line`, of its column 0."""
+    return pixels[0] + 4 * ((line + row.origin_y - pixels[3]) * pixels[1] + row.origin_x - pixels[2])
+
+
+@subroutine
+def _store_sums_of_weights(s, width, sum_y, inside_y):
+    offset = width * 4
+    for i in range(width):
+        store_sum_y(s + SUM_Y * offset, i, sum_y)
+        store_inside_y(s + INSIDE_Y * offset, i, inside_y)
 
 
 @subroutine
@@ -120,7 +176,7 @@ def _sum_along_x(pixels, row, line, s, width, are_taps_inside, window, at_line):
     at_weight_x, at_index_x = s + WEIGHTS_X * offset, s + (WEIGHTS_X + taps) * offset
     at_fetched = s + (WEIGHTS_X + 2 * taps) * offset
     at_green, at_blue = at_line + offset, at_line + 2 * offset
-    address = np.uintp(pixels[0] + 4 * ((line + row.origin_y - pixels[3]) * pixels[1] + row.origin_x - pixels[2]))
+    address = np.uintp(_address_of(pixels, row, line))
 
     # what rows further down will read: the CPU does not foresee where the next row starts
     ahead = np.int64(np.rint(PREFETCH_ROWS * row.after_yy)) * pixels[1]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.compiled.declared import declare
-from augpipe.gpu_ops.image.aligned import sample_aligned
+from augpipe.gpu_ops.image.aligned import sample_aligned, sample_shrunk
 from augpipe.gpu_ops.image.copied import copy_rows, is_copied
 from augpipe.gpu_ops.image.field import BEYOND, NODE_ROWS, TAPS, bend_row
 from augpipe.gpu_ops.image.lens import distort, radial_gain
@@ -93,12 +93,15 @@ from augpipe.gpu_ops.image.scratch_rows import (
     store_weight_y,
 )
 from augpipe.gpu_ops.image.tone import cast, channel, kept_within, vignette_gain
-from augpipe.gpu_ops.image.windows import find_windows
+from augpipe.gpu_ops.image.windows import find_windows, span
 from augpipe.gpu_ops.jit import kernel, subroutine
 from augpipe.gpu_ops.memory import prefer_wide_vectors, prefetch, prefetch_for_writing
 
 ROWS_PER_JOB = 32
 """Rows of an output image in one job: at 224x224 a job takes about 25 microseconds."""
+
+SHRINKS = np.float32(3.0)
+"""Pixels of the image from one pixel of the output to the next from which on columns are summed first."""
 
 FLOATS_PER_LINE = 16
 """In a cache line of 64 bytes, as CPUs have them."""
@@ -123,8 +126,10 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
     num_scratch = np.int64(0)
     for job in range(first_job, last_job):
         row = rows[job // blocks]
-        num_scratch = max(num_scratch, WEIGHTS_X + 3 * (num_taps(row.support_x) + num_taps(row.support_y)))
-    num_scratch *= width
+        num_summed = 3 * num_taps(row.support_y) * width
+        if shrinks(row):
+            num_summed = 4 * np.int64(row.high_x - row.low_x + 1)
+        num_scratch = max(num_scratch, (WEIGHTS_X + 3 * num_taps(row.support_x)) * width + num_summed)
     scratch = np.empty(num_scratch + NODE_ROWS * (width + BEYOND), np.float32)
     for job in range(first_job, last_job):
         s = scratch.ctypes.data  # in the loop, as numba frees an array after its last use
@@ -158,7 +163,9 @@ def _run_job(pixel_table, rows, batch, height, width, planar, image, block, s, a
         copy_rows(pixels, row, batch, image, height, width, planar, first, last, s)
         return
     is_axis_aligned = _keeps_axes(row) and row.after_xy == ZERO and row.after_yx == ZERO
+    is_shrunk = is_axis_aligned and shrinks(row)
     are_taps_inside, window, taps = False, np.int64(0), num_taps(row.support_x)
+    first_x, num_columns = np.int64(0), np.int64(0)
     held = np.full(TAPS + num_taps(row.support_y), NO_ROW)
     nodes_held, lines_held = held[:TAPS], held[TAPS:]
     for row_y in range(first, last):
@@ -174,13 +181,24 @@ def _run_job(pixel_table, rows, batch, height, width, planar, image, block, s, a
             are_taps_inside = _weigh_x(row, s, width)
         if is_axis_aligned and not shares_x:
             at_index_x = s + 4 * width * (WEIGHTS_X + taps)
-            window = find_windows(at_index_x, s + 4 * width * INDEX_Y, width, taps)
-        if is_axis_aligned:
+            if is_shrunk:
+                first_x, num_columns = span(at_index_x, width * taps)
+            else:
+                window = find_windows(at_index_x, s + 4 * width * INDEX_Y, width, taps)
+        if is_shrunk:
+            sample_shrunk(pixels, row, s, width, first_x, num_columns)
+        elif is_axis_aligned:
             sample_aligned(pixels, row, s, width, are_taps_inside, window, lines_held)
         else:
             _sample(pixels, row, s, width, are_taps_inside)
         start = image * height * width * 3 + row_y * width * (1 if planar else 3)
         _finish_row(row, s, width, y, batch, start, height * width, planar)
+
+
+@subroutine
+def shrinks(row):
+    """Whether neighbours in an axis-aligned output look at pixels so far apart that `sample_shrunk` is faster."""
+    return abs(row.after_xx) > SHRINKS
 
 
 @subroutine

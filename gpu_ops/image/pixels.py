@@ -37,14 +37,15 @@ def pack_rgbx(image, packed):
     """
     prefer_wide_vectors()
     height, width, channels = image.shape
-    if image.strides[2] == 1 and image.strides[1] == channels:
+    has_spare = channels >= 3 and image.strides[1] == 4 and image.strides[0] % 4 == 0 and image.ctypes.data % 4 == 0
+    if image.strides[2] == 1 and (image.strides[1] == channels or has_spare):
         for y in range(height):
             source = np.uintp(image.ctypes.data + y * image.strides[0])
             target = np.uintp(packed.ctypes.data + 4 * y * width)
             if channels == 1:
                 for x in range(width):
                     store_pixel(target, x, np.uint32(load_byte(source, x) * GRAY | OPAQUE))
-            elif channels == 4:
+            elif image.strides[1] == 4:  # of three, the spare byte is loaded, too
                 for x in range(width):
                     store_pixel(target, x, np.uint32(load_word(source, 4 * x) | OPAQUE))
             else:

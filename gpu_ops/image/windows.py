@@ -58,6 +58,16 @@ def find_windows(at_index_x, at_base, width, taps):
     return window
 
 
+@subroutine
+def span(at_index_x, num):
+    """The least of so many indices, and how many pixels lie from there to the largest one."""
+    least, largest = load_index_x(at_index_x, 0), load_index_x(at_index_x, 0)
+    for nth in range(num):
+        index = load_index_x(at_index_x, nth)
+        least, largest = min(least, index), max(largest, index)
+    return np.int64(least), np.int64(largest - least + 1)
+
+
 def _window_sum(num_registers: int) -> Any:
     pixels_type, floats_type = ir.VectorType(ir.IntType(32), BLOCK), ir.VectorType(ir.FloatType(), BLOCK)
 

@@ -16,10 +16,10 @@ from PIL import Image, ImageOps
 
 from augpipe import Augment, Plan, Recipe, plan, recipes
 from augpipe.augment_call.host_images import HostTransform
-from augpipe.augment_call.inputs import Images
-from augpipe.augment_call.pil_pixels import pixels_of
+from augpipe.augment_call.inputs import Images, images_of
+from augpipe.augment_call.pil_pixels import is_in_pieces, pixels_of
 from augpipe.decoding import MAX_PIXELS, decode, probe
-from augpipe.ops import CenterCrop, Normalize
+from augpipe.ops import CenterCrop, Normalize, RandomResizedCrop, Resize
 from tests.augpipe.decoding.image_files import other_kinds, scene
 from tests.augpipe.loader.loader_sources import CENTRE, PAPER, SEVERAL_VIEWS, arrays, as_array, together
 
@@ -124,10 +124,23 @@ def test_pil_images_that_pillow_does_not_show_are_copied() -> None:
     old, expected = OldImage(Image.fromarray(RGB)), replayed(Augment(PAPER, 3), RGB)
     np.testing.assert_array_equal(replayed(Augment(PAPER, 3), old), expected)
     np.testing.assert_array_equal(pixels_of(Image.new("RGB", (0, 5))), np.zeros((5, 0, 3)))
-    in_pieces = Image.fromarray(np.resize(RGB, (2100, 2100, 3)))
-    with pytest.raises(ValueError, match="not contiguous"):
-        in_pieces.__arrow_c_array__()  # type: ignore[attr-defined]
-    np.testing.assert_array_equal(pixels_of(in_pieces), np.asarray(in_pieces))
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBX", "L"])
+def test_of_pil_images_in_pieces_only_what_is_looked_at_is_copied(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = Image.fromarray(np.resize(RGB, (2100, 2103, 3))).convert(mode)
+    assert is_in_pieces(image) == (mode != "L") and not is_in_pieces(Image.fromarray(RGB))
+    strips: list[tuple[int, ...]] = []
+    crop = Image.Image.crop
+    monkeypatch.setattr(Image.Image, "crop", lambda self, box: (strips.append(box), crop(self, box))[1])
+    for listed, share in ((RandomResizedCrop(size=30, scale=(0.1, 0.1)), 0.1), (Resize(size=(20, 31)), 1.0)):
+        transform = Augment(Recipe(ops=[listed]), 3)
+        expected = replayed(transform, np.asarray(image))
+        strips.clear()
+        np.testing.assert_array_equal(replayed(transform, image), expected)
+        num_pixels = sum((right - left) * (bottom - top) for left, top, right, bottom in strips)
+        assert num_pixels / (2100 * 2103) == pytest.approx(share if mode != "L" else 0.0, abs=0.02)
+    np.testing.assert_array_equal(images_of(image, MAX_PIXELS).items[0].content, np.asarray(image))
 
 
 def test_the_shapes_of_one_and_of_several() -> None:

@@ -1,11 +1,11 @@
-"""Rounding to 16 bits: numpy's float16 and torch's bfloat16, bit by bit."""
+"""Packing to four bytes; rounding to 16 bits: numpy's float16 and torch's bfloat16, bit by bit."""
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
 
-from augpipe.gpu_ops.image.pixels import narrow, widen
+from augpipe.gpu_ops.image.pixels import narrow, pack_rgbx, widen
 
 RNG = np.random.default_rng(0)
 HALVES = np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float32).view(np.uint32)
@@ -18,6 +18,26 @@ BITS = {
     "float16's subnormal numbers and below": RNG.integers(100 << 23, 115 << 23, 1_000_000, dtype=np.uint32),
     "float32's subnormal numbers": RNG.integers(0, 1 << 23, 10_000, dtype=np.uint32),
 }
+
+
+def test_images_are_packed_wherever_their_bytes_are() -> None:
+    image = np.random.default_rng(1).integers(0, 256, (5, 7, 4), np.uint8)
+    whole = np.pad(image, ((2, 1), (3, 4), (0, 0)))[2:7, 3:10]
+    for given in (
+        image,
+        image[..., :3],
+        image[..., 1:],
+        image[..., :1],
+        image[:, ::-1],
+        image[::2],
+        whole,
+        whole[..., :3],
+    ):
+        packed = np.zeros((*given.shape[:2], 4), np.uint8)
+        pack_rgbx(given, packed)
+        expected = given if given.shape[2] >= 3 else np.repeat(given, 3, axis=2)
+        np.testing.assert_array_equal(packed[..., :3], expected[..., :3])
+        assert (packed[..., 3] == 255).all()
 
 
 @pytest.mark.parametrize("bits", BITS.values(), ids=BITS)

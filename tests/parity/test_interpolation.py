@@ -16,6 +16,7 @@ from tests.parity.test_fused import compare
 
 CHAINS: dict[str, tuple[ops.Op, ...]] = {
     "smaller": (ops.Resize(size=(40, 37)),),
+    "much smaller": (ops.Resize(size=(13, 12)), ops.Translate(horizontal=(-0.2, 0.2), p=1.0)),
     "larger": (ops.RandomResizedCrop(size=(70, 66), scale=(0.1, 0.3)),),
     "turned": (ops.Rotate(max_deg=30, step=None), ops.LensDistortion(), ops.Zoom(factor=(0.4, 0.6))),
     "darkened": (
@@ -33,7 +34,9 @@ LOOKS = [("bicubic", True), ("bicubic", False), ("bilinear", False)]
 @pytest.mark.parametrize(
     ("name", "border"),
     [
-        *itertools.product(["smaller", "larger", "turned", "darkened"], ["context", "reflect_101", "constant"]),
+        *itertools.product(
+            ["smaller", "much smaller", "larger", "turned", "darkened"], ["context", "reflect_101", "constant"]
+        ),
         ("padded", "context"),
     ],
 )

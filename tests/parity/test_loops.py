@@ -192,10 +192,13 @@ def test_any_pixel_may_be_the_origin(shift: int) -> None:
     np.testing.assert_array_equal(image.reshape(40, 30, 3), held[:40, :30, :3])
 
 
-def test_the_fourth_byte_is_not_looked_at() -> None:
-    images, drawn = busy_batch()
+@pytest.mark.parametrize("size", [(70, 45), (20, 9)], ids=["", "much smaller"])
+@pytest.mark.parametrize("listed", [BUSY, (ops.Resize(size=(20, 9)),)], ids=["busy", "resized"])
+def test_the_fourth_byte_is_not_looked_at(listed: tuple[ops.Op, ...], size: tuple[int, int]) -> None:
+    images, _ = busy_batch()
+    drawn = plan(Recipe(ops=listed).fused(), range(3), sizes=[image.shape[:2] for image in images])
     rows = kernel_rows(drawn.rows)
-    results = [run([packed(image, spare) for image in images], rows, (70, 45)) for spare in (0, 255)]
+    results = [run([packed(image, spare) for image in images], rows, size) for spare in (0, 255)]
     assert np.array_equal(*results)
 
 

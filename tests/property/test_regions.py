@@ -257,7 +257,7 @@ def upright(size, border="context"):
     return Recipe(border=border, ops=(ops.RandomResizedCrop(size=size), ops.Flip()))
 
 deep_image = recipes.deep_image(64, (96, 200))
-crops = (upright(37), 37), (upright(37, "reflect"), 37), (upright(96), 96), (upright(96, "reflect"), 96)
+crops = [(upright(size, border), size) for size in (9, 37, 96) for border in ("context", "reflect")]
 for recipe, output in ((deep_image, 64), (turned, 37), *crops):
     drawn = plan(recipe, range(12), sizes=[(150, 201)] * 12)
     table = kernel_rows(drawn.rows)

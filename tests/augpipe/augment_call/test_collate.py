@@ -1,11 +1,13 @@
 """`Augment.collate` in torch's DataLoader: a data set of one's own gives a loader's pixels, whatever the workers."""
 
 import pickle
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from augpipe import Augment, Batch, Recipe, View, ops, recipes
 from tests.augpipe.loader.jpeg_loaders import jpeg_files, make
@@ -27,6 +29,12 @@ class Items(torch.utils.data.Dataset[Any]):
     def __getitem__(self, index: int) -> tuple[Any, ...]:
         item = self.images[index], 10 * index
         return (*item, index) if self.with_ids else item
+
+
+def test_an_image_without_an_id_has_the_checksum_of_its_pixels() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (97, 131, 3), np.uint8)
+    images = [(pixels, 0), (Image.fromarray(pixels), 0), (np.dstack([pixels, pixels[..., 0]])[..., :3], 0)]
+    assert Augment(RECIPE).collate(images).sample_ids.tolist() == [zlib.crc32(pixels.tobytes())] * 3
 
 
 def epochs_of(images: list[Any], num: int, *, with_ids: bool = False, **options: Any) -> list[Any]:
