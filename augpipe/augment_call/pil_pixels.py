@@ -95,7 +95,8 @@ class ImageInPieces:
 
     def is_array_above(self, num_pixels: int) -> bool:
         """As of a `StoredImage`."""
-        return self.size[0] * self.size[1] > num_pixels
+        height, width = self.size
+        return bool(height * width > num_pixels)
 
     def in_place(self) -> None:
         """As of a `StoredImage`."""
