@@ -1,6 +1,8 @@
 """Images and files with a label of each pixel, in two folders: Cityscapes, ADE20K, images/ and masks/."""
 
 import os
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from augpipe.datasets.annotations.annotated_source import AnnotatedSource, Annotations, names_of, shown
@@ -28,7 +30,8 @@ class LabelMapSource(AnnotatedSource):
             colours, R + 256 G + 65536 B, as panoptic files have them; "colours" makes classes of them, by `colours`.
         colours: class number -> (R, G, B).
         image_suffix: what image names end with and those of maps lack, as "_leftImg8bit" of Cityscapes.
-        map_suffix: what names of maps end with, as "_gtFine_labelIds" or "_mask"; found by the first image if left out.
+        map_suffix: what names of maps end with, as "_gtFine_labelIds" or "_mask"; if left out, the ending that gives
+            most images a map, and maps of another ending are left out and counted.
 
     Raises:
         ValueError: there are no pairs, or an image has no map; names it.
@@ -55,6 +58,9 @@ class LabelMapSource(AnnotatedSource):
         suffix = _suffix(files, found) if map_suffix is None else map_suffix
         of_stem = by_stem(found, suffix)
         faults = Faults()
+        for path in found if map_suffix is None else ():
+            if not os.path.splitext(path)[0].endswith(suffix):
+                faults.leave_out(shown(os.path.join(map_folder, path)), f"of another ending than {suffix!r}", "label map")
         lacking = [name for name in files if name not in of_stem]
         if not files or len(lacking) == len(files):
             raise ValueError(
@@ -80,12 +86,16 @@ class LabelMapSource(AnnotatedSource):
 
 
 def _suffix(files: Mapping[str, str], maps: Sequence[str]) -> str:
-    """What the map of the first image that has one has behind the image's name."""
-    stems = [os.path.splitext(path)[0] for path in maps]
-    if not set(stems).isdisjoint(files):
+    """What stands behind the image's name in the names of maps: of several endings that of most images."""
+    stems = sorted({os.path.splitext(path)[0] for path in maps})
+    if not files.keys().isdisjoint(stems):
         return ""
+    endings: Counter[str] = Counter()
     for name in files:
-        for stem in stems:
-            if stem.startswith(name) and not stem[len(name)].isalnum():
-                return stem[len(name) :]
-    return ""
+        for place in range(bisect_left(stems, name), len(stems)):
+            ending = stems[place].removeprefix(name)
+            if ending == stems[place]:
+                break
+            if not ending[0].isalnum():
+                endings[ending] += 1
+    return max(endings, key=endings.__getitem__, default="")
