@@ -60,7 +60,9 @@ class LabelMapSource(AnnotatedSource):
         faults = Faults()
         for path in found if map_suffix is None else ():
             if not os.path.splitext(path)[0].endswith(suffix):
-                faults.leave_out(shown(os.path.join(map_folder, path)), f"of another ending than {suffix!r}", "label map")
+                faults.leave_out(
+                    shown(os.path.join(map_folder, path)), f"of another ending than {suffix!r}", "label map"
+                )
         lacking = [name for name in files if name not in of_stem]
         if not files or len(lacking) == len(files):
             raise ValueError(

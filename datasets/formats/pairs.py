@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.datasets.files.image_files import FileSource, read_file
+from augpipe.datasets.metadata.label_rows import NumberRows, checked_names
 from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
 from augpipe.datasets.metadata.labels import LabelColumn, checked_numbers
 from augpipe.datasets.metadata.names import NameTable, printable
@@ -22,15 +23,16 @@ class PairSource(FileSource):
 
     Args:
         pairs: the path of each photograph, and its class: all integers (-1 for none), or all names, which are sorted
-            (by bytes) into `classes`.
-        classes: the classes and their order; "0", "1", ... or the names themselves if left out.
+            (by bytes) into `classes`; or k numbers, as a list or an array.
+        classes: the classes and their order; "0", "1", ... or the names themselves if left out. For k numbers a label:
+            what each stands for.
 
     Raises:
         ValueError: there is none, an item is not such a pair, or a label is none of the classes.
     """
 
     def __init__(
-        self, pairs: Sequence[tuple[str | os.PathLike[str], int | str]], *, classes: Sequence[str] | None = None
+        self, pairs: Sequence[tuple[str | os.PathLike[str], Any]], *, classes: Sequence[str] | None = None
     ) -> None:
         if not len(pairs):
             raise ValueError("pairs is empty: a source holds at least one photograph. Give one (path, label) or more.")
@@ -200,9 +202,20 @@ def _numbered(
         for label in labels:
             column.append(label)
         return column.numbered(classes, name)
+    rows = NumberRows()
     for place, label in enumerate(labels):
-        if isinstance(label, bool) or np.asarray(label).ndim or np.asarray(label).dtype.kind not in "iu":
+        array = np.asarray(label)
+        if array.ndim != np.asarray(labels[0]).ndim or (not array.ndim and array.dtype.kind not in "iu"):
             raise ValueError(
-                f"pairs[{place}] has the label {label!r:.100}. Give all labels as integers, or all as names."
+                f"pairs[{place}] has the label {label!r:.100}. Give all labels as integers, all as names, or all as "
+                "lists of numbers, as [0.5]."
             )
+        if array.ndim:
+            try:
+                rows.append(array.tolist())
+            except ValueError as error:
+                raise ValueError(f"pairs[{place}]: {error}.") from error
+    if len(rows):
+        numbers = rows.numbered()
+        return numbers, checked_names(classes, numbers.shape[1])
     return checked_numbers(np.array([int(label) for label in labels], np.int64), classes, name)

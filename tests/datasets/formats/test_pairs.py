@@ -108,7 +108,7 @@ def test_what_is_no_pair_is_named() -> None:
             r"^pairs\[1\] has the label 0.5. Give all labels as integers, all as names, or all as lists of numbers, as "
             r"\[0.5\].$",
         ),
-        ([("a.jpg", [0, 1]), ("b.jpg", [1])], r"^pairs\[1\]: its label is 1 number, and the first one 2 numbers"),
+        ([("a.jpg", [0, 1]), ("b.jpg", [1])], r"^pairs\[1\]: its label is 1 number, and the first one 2: "),
         ([("a.jpg", [0, 1]), ("b.jpg", 1)], r"^pairs\[1\] has the label 1. Give all labels as"),
         ([("a.jpg", [0.0, float("nan")])], r"^pairs\[0\]: its label holds nan, and labels are finite numbers"),
         ([("a.jpg", [[0], [1]])], r"^pairs\[0\]: its label holds \[0\]"),
@@ -133,8 +133,8 @@ class Frame(Items):
 def test_tables_and_bare_paths_are_told_how_to_become_pairs() -> None:
     table = np.array([["a.jpg", 0]], dtype=object)
     for given, message in (
-        (Frame([], []), r"^a Frame is not a source of photographs. Give pairs, list\(zip\(frame.path, frame.label\)\), "),
-        (table, r"^an array of texts is not a source of photographs. Give pairs as a list: array.tolist\(\)"),
+        (Frame([]), r"^a Frame is not a source of photographs. Give pairs, list\(zip\(frame.path, frame.label\)\), "),
+        (table, r"^a ndarray is not a source of photographs. Give it as a list: array.tolist\(\)"),
         (["a.jpg", "b.jpg"], r"^a list is not a source of photographs. Give pairs: \[\(path, -1\) for path in paths\]"),
     ):
         with pytest.raises(ValueError, match=message):
