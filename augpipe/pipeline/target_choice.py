@@ -63,7 +63,8 @@ def chosen_targets(
             raise ValueError(
                 f"{wanted}=True needs outlines of objects, and the source has none: {source!r:.200}. Leave it out."
             )
-    return options if options.keypoint_swaps else changed(options, keypoint_swaps=tuple(source.keypoint_swaps))
+    swaps = tuple(source.keypoint_swaps)
+    return options if options.keypoint_swaps or not swaps else changed(options, keypoint_swaps=swaps)
 
 
 def _refuse_unasked(source: Source) -> None:
