@@ -11,6 +11,7 @@ from augpipe.datasets.files.image_files import EXTENSIONS, FileSource, is_hidden
 from augpipe.datasets.files.splits import chosen, split_of
 from augpipe.datasets.formats.class_folders import (
     Unread,
+    caution_of_maps,
     caution_of_numbers,
     left_beside,
     refuse_mixture,
@@ -100,7 +101,7 @@ class FolderSource(FileSource):
         self.left_out = [*left_beside(loose), *unread.in_words()]
         self.cautions = caution_of_numbers(order)
         if classes is None:
-            self.cautions += _other_classes(path, order)
+            self.cautions += [*_other_classes(path, order), *caution_of_maps(path, found)]
         elif missing := [name for name in order if name not in found]:
             self.notes = [f"classes given that have no photograph: {listed(missing)}"]
         self._open_index()
