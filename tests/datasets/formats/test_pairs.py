@@ -214,11 +214,20 @@ def test_listed_labels_are_taken_without_asking() -> None:
     assert open_source(dataset, classes=["x", "y", "z"]).classes == ("x", "y", "z")
 
 
+@pytest.mark.parametrize("label", [0, 0.5, np.array([0, 1]), torch.tensor(2)])
+def test_a_label_that_is_not_the_listed_one_is_named(label: Any) -> None:
+    dataset = Items(SCENES[:2], [1, label])
+    dataset.labels = np.array([1, 1])  # as of another column
+    with pytest.raises(SampleError, match=r"^Items\[1\]: its item has the label .*, and the list .labels. of the Items 1"):
+        next(iter(Loader(dataset, CENTRE, batch_size=2, shuffle=False)))
+
+
 def test_what_it_cannot_give_is_named() -> None:
     floats = torch.zeros(3, 8, 8)
     for dataset, message in (
         (Items([floats]), r"^Items\[0\]: .*float32, and must be uint8.*Make the data set without a transform"),
         (Items(SCENES[:1], ["cat"]), r"^Items\[0\]: its label is 'cat', and an integer is needed"),
+        (Items(SCENES[:1], [[0, 1]]), r"its label is \[0, 1\], .*number, or give pairs of path and numbers"),
         (
             Items(SCENES[:1], [-2]),
             r"^Items\[0\]: its label is -2, which is not a class number \(0, 1, ...; -1 for none\)",
