@@ -76,10 +76,10 @@ class MapStyleSource(LabelledSource):
         names = getattr(dataset, "classes", None) if classes is None else classes
         named = tuple(map(str, names)) if isinstance(names, list | tuple) and len(names) else None
         self._labels: npt.NDArray[Any] = np.full(len(dataset), _UNSEEN, np.int64)
-        listed = next(
-            (there for name in ("targets", "labels") if (there := _integers(dataset, name)) is not None), None
-        )
-        if listed is not None:
+        self._listed_as = next((name for name in ("targets", "labels") if _integers(dataset, name) is not None), "")
+        if self._listed_as:
+            listed = _integers(dataset, self._listed_as)
+            assert listed is not None
             self._labels, named = checked_numbers(listed, named, self.name)
         self.classes: Sequence[str] = named or ()
 
@@ -127,14 +127,23 @@ class MapStyleSource(LabelledSource):
         if not _is_pair(item):
             what = f"{type(item).__name__} of {len(item)}" if isinstance(item, list | tuple) else type(item).__name__
             raise ValueError(f"the data set gives a {what}, and (photograph, label) is needed. Return those two")
-        if self._labels[sample_id] == _UNSEEN:
+        known = self._labels[sample_id]
+        if known == _UNSEEN:
             label = np.asarray(item[1])
             if label.ndim or label.dtype.kind not in "iu":
-                raise ValueError(f"its label is {item[1]!r:.100}, and an integer is needed. Return the class's number")
+                raise ValueError(
+                    f"its label is {item[1]!r:.100}, and an integer is needed. Return the class's number, or give pairs "
+                    "of path and numbers"
+                )
             if label < -1 or (self.classes and label >= len(self.classes)):
                 most = f"0..{len(self.classes) - 1}" if self.classes else "0, 1, ..."
                 raise ValueError(f"its label is {label}, which is not a class number ({most}; -1 for none)")
             self._labels[sample_id] = label
+        elif self._listed_as and _differs(item[1], known):
+            raise ValueError(
+                f"its item has the label {item[1]!r:.100}, and the list {self._listed_as!r} of the {self._where} "
+                f"{known}. Return that one, or call the list something else"
+            )
         return item[0], item[1]
 
 
@@ -174,6 +183,14 @@ def refuse_target_transform(dataset: Any) -> None:
             f"the {type(dataset).__name__} has a target_transform, which is not applied here. Make it without, and map "
             "the labels of batches; or pass the pairs: [(path, label), ...]."
         )
+
+
+def _differs(label: Any, listed: np.int64) -> bool:
+    """Whether what an item says is a number, or several, and not the one that the data set lists."""
+    if not isinstance(label, int | float) and not hasattr(label, "__array__"):
+        return False
+    array = np.asarray(label)
+    return array.dtype.kind in "iufb" and bool(array.ndim or array != listed)
 
 
 def _is_pair(item: Any) -> bool:
