@@ -141,8 +141,8 @@ class MapStyleSource(LabelledSource):
             self._labels[sample_id] = label
         elif self._listed_as and _differs(item[1], known):
             raise ValueError(
-                f"its item has the label {item[1]!r:.100}, and the list {self._listed_as!r} of the {self._where} "
-                f"{known}. Return that one, or call the list something else"
+                f"its item has the label {item[1]!r:.100}, and the data set's list {self._listed_as!r} has {known} for it. "
+                "Return that one, or give the list another name"
             )
         return item[0], item[1]
 

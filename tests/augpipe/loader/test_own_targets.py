@@ -128,7 +128,9 @@ class Forgetful(MemorySource):
 
 def test_what_a_source_forgets_to_say_is_asked_for() -> None:
     forgetful = Forgetful(arrays(2, 100, 100))
-    with pytest.raises(ValueError, match='has targets_of and no has_targets, .* Add has_targets = True.* targets="off"'):
+    with pytest.raises(
+        ValueError, match='has targets_of and no has_targets, .* Add has_targets = True.* targets="off"'
+    ):
         Loader(forgetful, WHOLE, batch_size=2)
     assert len(Loader(forgetful, WHOLE, batch_size=2, targets="off")) == 1
     source = OwnSource()

@@ -218,7 +218,9 @@ def test_listed_labels_are_taken_without_asking() -> None:
 def test_a_label_that_is_not_the_listed_one_is_named(label: Any) -> None:
     dataset = Items(SCENES[:2], [1, label])
     dataset.labels = np.array([1, 1])  # as of another column
-    with pytest.raises(SampleError, match=r"^Items\[1\]: its item has the label .*, and the list .labels. of the Items 1"):
+    with pytest.raises(
+        SampleError, match=r"^Items\[1\]: its item has the label .*, and the data set's list 'labels' has 1 for"
+    ):
         next(iter(Loader(dataset, CENTRE, batch_size=2, shuffle=False)))
 
 
