@@ -132,8 +132,8 @@ class MapStyleSource(LabelledSource):
             label = np.asarray(item[1])
             if label.ndim or label.dtype.kind not in "iu":
                 raise ValueError(
-                    f"its label is {item[1]!r:.100}, and an integer is needed. Return the class's number, or give pairs "
-                    "of path and numbers"
+                    f"its label is {item[1]!r:.100}, and an integer is needed. Return the class's number, or give "
+                    "pairs of path and numbers"
                 )
             if label < -1 or (self.classes and label >= len(self.classes)):
                 most = f"0..{len(self.classes) - 1}" if self.classes else "0, 1, ..."
@@ -141,8 +141,8 @@ class MapStyleSource(LabelledSource):
             self._labels[sample_id] = label
         elif self._listed_as and _differs(item[1], known):
             raise ValueError(
-                f"its item has the label {item[1]!r:.100}, and the data set's list {self._listed_as!r} has {known} for it. "
-                "Return that one, or give the list another name"
+                f"its item has the label {item[1]!r:.100}, and the data set's list {self._listed_as!r} has {known} for "
+                "it. Return that one, or give the list another name"
             )
         return item[0], item[1]
 
