@@ -153,8 +153,8 @@ def test_a_call_takes_the_epoch_that_is_set_unless_given_one() -> None:
 
 
 TOLD = (
-    "sample 0 comes again in epoch 0, with the same draws as before. Call augment.set_epoch(epoch) before each epoch; if "
-    "a sampler repeats samples, give ids that differ."
+    "sample 0 comes again in epoch 0, with the same draws as before. Call augment.set_epoch(epoch) before each epoch; "
+    "if a sampler repeats samples, give ids that differ."
 )
 
 
@@ -182,7 +182,7 @@ def test_an_epoch_that_is_not_set_is_told_once(of_a_call: bool, caplog: pytest.L
         assert caplog.messages == [TOLD] * min(repeats, 1)
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.deep)])
 def test_workers_know_of_it_what_others_saw(method: str) -> None:
     augment = Augment(RECIPE, seed=5)
     loader = torch.utils.data.DataLoader(
@@ -193,6 +193,6 @@ def test_workers_know_of_it_what_others_saw(method: str) -> None:
         multiprocessing_context=method,
     )
     list(loader)
-    assert not augment.repeats.are_told
+    assert not augment._repeats.are_told
     list(loader)
-    assert augment.repeats.are_told
+    assert augment._repeats.are_told
