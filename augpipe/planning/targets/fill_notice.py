@@ -40,7 +40,8 @@ def tell_of_fill(mask: npt.NDArray[Any], row: npt.NDArray[np.void], options: Tar
     elif (shown_pixels(row, fills=True) < 0).any():
         _looks_left = 0
         logger.warning(
-            "masks of 0 and %g also show 255 where there is no image, which a loss has to ignore. For another label "
-            "there, such as 0 for background, give targets=TargetOptions(mask_fill=0); mask_fill=255 keeps it.",
+            "masks of 0 and %g also show 255 where there is no image, which a loss has to ignore. With "
+            'targets=TargetOptions(mask_fill=0) they show 0 there; mask_border="image" mirrors them where pixels are '
+            "mirrored; mask_fill=255 keeps it.",
             largest,
         )

@@ -108,8 +108,9 @@ def test_a_default_fill_that_masks_of_two_labels_do_not_mean_is_told_once(
         call(image=source.contents[0], mask=source.maps[0])
     (told,) = (text for text in caplog.messages if "mask_fill" in text)
     assert told == (
-        f"masks of 0 and {labels[1]:g} also show 255 where there is no image, which a loss has to ignore. For another "
-        "label there, such as 0 for background, give targets=TargetOptions(mask_fill=0); mask_fill=255 keeps it."
+        f"masks of 0 and {labels[1]:g} also show 255 where there is no image, which a loss has to ignore. With "
+        'targets=TargetOptions(mask_fill=0) they show 0 there; mask_border="image" mirrors them where pixels are '
+        "mirrored; mask_fill=255 keeps it."
     )
     monkeypatch.setattr("augpipe.planning.targets.fill_notice._looks_left", 64)
     caplog.clear()
