@@ -79,7 +79,7 @@ class LabelRows(NumberRows):
         """
         numbers: list[int | float] = []
         for column, text in zip(self._columns, texts, strict=True):
-            number = _BOOLEANS.get(text.strip())  # as pandas writes them
+            number: float | None = _BOOLEANS.get(text.strip())  # as pandas writes them
             if number is None:
                 number = as_number(text.strip())
             if number is None or abs(number) > MAX_FLOAT32:
