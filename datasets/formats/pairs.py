@@ -219,10 +219,10 @@ def _numbered(
         for label in labels:
             column.append(label)
         return column.numbered(classes, name)
-    rows = NumberRows()
+    rows, ndim = NumberRows(), np.asarray(labels[0]).ndim
     for place, label in enumerate(labels):
         array = np.asarray(label)
-        if array.ndim != np.asarray(labels[0]).ndim or (not array.ndim and array.dtype.kind not in "iu"):
+        if array.ndim != ndim or (not array.ndim and array.dtype.kind not in "iu"):
             raise ValueError(
                 f"pairs[{place}] has the label {label!r:.100}. Give all labels as integers, all as names, or all as "
                 "lists of numbers, as [0.5]."
