@@ -34,7 +34,7 @@ class LabelMapSource(AnnotatedSource):
             most images a map, and maps of another ending are left out and counted.
 
     Raises:
-        ValueError: there are no pairs, or an image has no map; names it.
+        ValueError: there are no pairs, or both are one folder and `map_suffix` is not given.
         OSError: a folder cannot be listed.
     """
 
@@ -53,13 +53,20 @@ class LabelMapSource(AnnotatedSource):
         if (encoding == "colours") != bool(len(colours)):
             raise ValueError('encoding="colours" and colours=[(R, G, B), ...] go together: give both, or none.')
         image_folder, map_folder = os.fspath(images), os.fspath(maps)
-        files = by_stem(files_below(image_folder, is_image_name), image_suffix)
+        is_one = os.path.realpath(image_folder) == os.path.realpath(map_folder)
+        if is_one and not map_suffix:
+            raise ValueError(
+                "images and label maps lie in one folder, where each image would be its own map. Give what names of "
+                f'maps end with: LabelMapSource({shown(image_folder)!r}, {shown(map_folder)!r}, map_suffix="_mask").'
+            )
         found = files_below(map_folder, is_image_name)
+        names = files_below(image_folder, is_image_name)
+        files = by_stem([name for name in names if not (is_one and _ends(name, map_suffix))], image_suffix)
         suffix = _suffix(files, found) if map_suffix is None else map_suffix
         of_stem = by_stem(found, suffix)
         faults = Faults()
         for path in found if map_suffix is None else ():
-            if not os.path.splitext(path)[0].endswith(suffix):
+            if not _ends(path, suffix):
                 faults.leave_out(
                     shown(os.path.join(map_folder, path)), f"of another ending than {suffix!r}", "label map"
                 )
@@ -74,17 +81,21 @@ class LabelMapSource(AnnotatedSource):
         for name in sorted(of_stem.keys() - files.keys()):
             faults.leave_out(shown(os.path.join(map_folder, of_stem[name])), "without an image", "label map")
         stems = [name for name in files if name in of_stem]
-        names = names_of([os.path.abspath(os.path.join(map_folder, of_stem[name])) for name in stems])
+        map_names = names_of([os.path.abspath(os.path.join(map_folder, of_stem[name])) for name in stems])
         super().__init__(
             image_folder,
             names_of([files[name] for name in stems]),
             Annotations(
                 where=shown(map_folder),
-                maps=MapFiles(names=names, encoding=encoding, colours=tuple(colours)),
+                maps=MapFiles(names=map_names, encoding=encoding, colours=tuple(colours)),
                 classes=tuple(classes or ()),
                 faults=faults,
             ),
         )
+
+
+def _ends(path: str, suffix: str | None) -> bool:
+    return os.path.splitext(path)[0].endswith(suffix or "")
 
 
 def _suffix(files: Mapping[str, str], maps: Sequence[str]) -> str:

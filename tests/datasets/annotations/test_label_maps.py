@@ -75,7 +75,9 @@ def test_maps_next_to_their_images_need_their_ending(tmp_path: Path) -> None:
     for name in ("1", "2"):
         put_image(tmp_path / f"{name}.jpg", (4, 6))
         put_map(tmp_path / f"{name}_mask.png", np.full((4, 6), 5, np.uint8))
-    with pytest.raises(ValueError, match="lie in one folder, where each image would be its own map. Give .*map_suffix="):
+    with pytest.raises(
+        ValueError, match="lie in one folder, where each image would be its own map. Give .*map_suffix="
+    ):
         open_source(tmp_path, annotations=tmp_path)
     source = LabelMapSource(tmp_path, tmp_path, map_suffix="_mask")
     assert [Path(source.name(i)).name for i in range(len(source))] == ["1.jpg", "2.jpg"]
