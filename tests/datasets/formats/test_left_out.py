@@ -1,6 +1,7 @@
 """Photographs are not left out quietly: a stray folder or file is an error, other kinds are counted by name."""
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,14 @@ def test_classes_called_mask_are_no_label_maps(tmp_path: Path) -> None:
     put(tmp_path / "faces", "with_mask/1.jpg", "without_mask/1.jpg", "hat/2.jpg")
     put(tmp_path / "masks", "mask/1.jpg", "hat/2.jpg", "hat/10.jpg")
     assert FolderSource(tmp_path / "faces").cautions == FolderSource(tmp_path / "masks").cautions == []
+
+
+@pytest.mark.parametrize("folder", ["", "benign/"])
+def test_label_maps_among_the_photographs_are_told(tmp_path: Path, folder: str) -> None:
+    put(tmp_path, *(f"{folder}{name}.png" for name in ("a (1)", "a (1)_mask", "a (1)_mask_1", "b", "x_mask")))
+    (told,) = FolderSource(tmp_path).cautions
+    first = os.path.join(folder, "a (1)_mask.png")
+    assert told == (
+        f"2 files that are named like a photograph with _mask behind it are read as photographs (the first: {first!r}); "
+        "if they are label maps, move them away"
+    )
