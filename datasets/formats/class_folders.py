@@ -114,6 +114,21 @@ def caution_of_maps(where: str, found: Mapping[str, Sequence[bytes]]) -> list[st
     return []
 
 
+def caution_of_maps_among(names: Iterable[bytes]) -> list[str]:
+    """What is said of files that may be label maps of others next to them, as `1_mask.png` of `1.jpg`."""
+    names = list(names)
+    maps = [name for name in names if b"_mask" in name]
+    stems = {os.path.splitext(name)[0] for name in names} if maps else set()
+    maps = [name for name in maps if name.rpartition(b"_mask")[0] in stems]
+    if not maps:
+        return []
+    verbs = ("file that is", "is") if len(maps) == 1 else ("files that are", "are")
+    return [
+        f"{len(maps):,} {verbs[0]} named like a photograph with _mask behind it {verbs[1]} read as photographs (the "
+        f"first: {printable(os.fsdecode(maps[0]))!r}); if they are label maps, move them away"
+    ]
+
+
 def _stem(path: bytes) -> str:
     return os.path.splitext(os.path.basename(os.fsdecode(path)))[0]
 

@@ -118,6 +118,6 @@ def test_label_maps_among_the_photographs_are_told(tmp_path: Path, folder: str) 
     (told,) = FolderSource(tmp_path).cautions
     first = os.path.join(folder, "a (1)_mask.png")
     assert told == (
-        f"2 files that are named like a photograph with _mask behind it are read as photographs (the first: {first!r}); "
-        "if they are label maps, move them away"
+        f"2 files that are named like a photograph with _mask behind it are read as photographs (the first: "
+        f"{first!r}); if they are label maps, move them away"
     )
