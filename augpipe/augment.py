@@ -18,6 +18,7 @@ from augpipe.augment_call.collate import as_labels, content_ids, taken_apart
 from augpipe.augment_call.host_images import HostTransform
 from augpipe.augment_call.inputs import Images, images_of
 from augpipe.augment_call.plans_ahead import PlanAhead, PlansAhead
+from augpipe.augment_call.repeats import Repeats
 from augpipe.augment_call.tv_names import is_structure
 from augpipe.augment_call.worker_seed import worker_seed
 from augpipe.batch import Batch
@@ -92,6 +93,7 @@ class Augment:
         self._num_threads = None if num_threads is None else as_num_threads(num_threads, 1)
         self._max_pixels = as_max_pixels(max_pixels)
         self._shared_epoch = RawValue(c_uint32, 0)
+        self._repeats = Repeats()
         self._seed_here: tuple[int, int] | None = None
         self._known_form: tuple[Recipe, OutputFormat] | None = None
         self.next_id = 0
@@ -114,6 +116,7 @@ class Augment:
         Worker processes that a DataLoader has started from this one see it too, also persistent ones.
         """
         self._shared_epoch.value = as_epoch(epoch)
+        self._repeats.begin()
         self.next_id = 0
 
     def __call__(
@@ -351,6 +354,7 @@ class Augment:
                 raise ValueError(
                     f"sample_ids holds {count(len(ids), 'id')} for {count(len(sizes), 'image')}. Give one each."
                 )
+            self._repeats.look(ids, epoch, self.recipe)
         self._refuse(names, sizes)
         return draw_plan(self.recipe, ids, sizes=sizes, epoch=epoch, seed=seed, objects=objects)
 

@@ -44,7 +44,11 @@ class ViewTargets:
 def in_form(found: ViewTargets, form: "TargetForm", place: Place) -> Any:
     """What `Batch.targets` is of one view; see `TargetOptions.form`."""
     if found.counts is None:
-        assert found.label_maps is not None
+        if found.label_maps is None:
+            raise ValueError(
+                "the source's has_targets is True, has_label_maps False, and targets_of gives None: there are no "
+                "targets. Set has_label_maps = True where it has a label_map, or has_targets = False."
+            )
         return place(found.label_maps)
     return {"list": _as_list, "padded": _as_padded, "flat": _as_flat}[form](found, found.counts, place)
 

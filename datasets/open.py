@@ -173,7 +173,7 @@ def _part(source: Source, split: str | None, holdout: float, seed: int) -> Sourc
 def _open(path_or_source: Any, options: Options) -> Source:
     if isinstance(path_or_source, (str, os.PathLike)):
         return _open_path(os.fspath(path_or_source), options)
-    if isinstance(path_or_source, np.ndarray):
+    if isinstance(path_or_source, np.ndarray) and path_or_source.dtype.kind not in "OUS":
         return made(ArraySource, path_or_source, options=options)
     if _is_images_and_labels(path_or_source):
         raise ValueError(
@@ -188,13 +188,13 @@ def _open(path_or_source: Any, options: Options) -> Source:
         return made(PairSource, path_or_source, options=options)
     if is_image_folder(path_or_source):
         return made(open_image_folder, path_or_source, options=options)
-    if is_map_style(path_or_source):
+    hint = _is_something_else(path_or_source)
+    if is_map_style(path_or_source) and not hint:
         whole, indices = getattr(path_or_source, "dataset", None), getattr(path_or_source, "indices", None)
         if whole is not None and indices is not None:  # torch.utils.data.Subset: as of random_split
             return Subset(whole if is_source(whole) else _open(whole, options), indices)
         if not isinstance(path_or_source, (list, tuple)) or _is_pair_of_image(path_or_source):
             return made(MapStyleSource, path_or_source, options=options)
-    hint = _is_something_else(path_or_source)
     if hint:
         raise ValueError(f"a {type(path_or_source).__name__} is not a source of photographs. {hint}")
     raise ValueError(
@@ -211,6 +211,12 @@ def _is_something_else(value: Any) -> str:
         return "The source comes first, and what is done to its images second: Loader(source, recipe, batch_size=64)."
     if library == "torch" and kind == "DataLoader":
         return "Give its data set, loader.dataset, or a path: a Loader makes batches itself."
+    if library in ("pandas", "polars"):
+        return "Give pairs, list(zip(frame.path, frame.label)), or save it as CSV and give that file."
+    if isinstance(value, np.ndarray):
+        return "Give it as a list: array.tolist()."
+    if isinstance(value, (list, tuple)) and value and isinstance(value[0], (str, os.PathLike)):
+        return "Give pairs: [(path, -1) for path in paths] where photographs have no label."
     return ""
 
 

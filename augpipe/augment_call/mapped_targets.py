@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.augment_call.given_targets import GivenTargets, Mask
+from augpipe.planning.targets.fill_notice import tell_of_fill
 from augpipe.planning.targets.inverse_map import InverseMap
 from augpipe.planning.targets.masks import fill_of, map_mask, mapped_mask, mask_bounds, shown_pixels
 from augpipe.planning.targets.objects import MappedObjects, Objects, map_objects, shares_of_masks
@@ -45,6 +46,7 @@ def mapped_targets(given: GivenTargets, row: Rows, options: TargetOptions, *, dr
 
     if given.mask is not None:
         mask = looked_up(given.mask, options.mask_interpolation)
+        tell_of_fill(given.mask, row, options)
     if given.masks is not None:
         masks = [map_mask(one, shown(), 0) for one in given.masks]
     paired = {name: looked_up(one, options.paired[name]) for name, one in given.paired.items()}

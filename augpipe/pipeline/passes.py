@@ -134,7 +134,18 @@ class Progress:
         return self._loaded[1] if self._loaded is not None and self._loaded[0] == self.epoch else 0
 
     def _tell_left_out(self, epoch: int, loaded_epoch: int, consumed: int) -> None:
-        if not self._tells or consumed == 0 or self._epochs.is_over(consumed):
+        if not self._tells:
+            return
+        if consumed == 0 or self._epochs.is_over(consumed):
+            following = loaded_epoch + (consumed > 0)
+            if epoch < loaded_epoch:
+                logger.warning(
+                    "set_epoch(%d) goes back to an epoch that the loaded state has behind it: it goes on with epoch "
+                    "%d. Call set_epoch(%d), or none, to have that.",
+                    epoch,
+                    following,
+                    following,
+                )
             return
         logger.warning(
             "set_epoch(%d) leaves out the rest of epoch %d, %d of its %s, with which the loaded state goes on. "

@@ -24,10 +24,13 @@ def chosen_targets(
     """How a loader maps targets; None where its batches have none.
 
     Raises:
-        ValueError: they are asked for and the source has none, or a recipe changes images in a way that they do not
-            follow.
+        ValueError: they are asked for and the source has none, a source has them and no `has_targets`, or a recipe
+            changes images in a way that they do not follow.
     """
-    if asked == "off" or (asked is None and not has_targets(source)):
+    if asked == "off":
+        return None
+    _refuse_unasked(source)
+    if asked is None and not has_targets(source):
         return None
     from augpipe.planning.targets.options import TargetForm, TargetOptions
 
@@ -60,7 +63,18 @@ def chosen_targets(
             raise ValueError(
                 f"{wanted}=True needs outlines of objects, and the source has none: {source!r:.200}. Leave it out."
             )
-    return options if options.keypoint_swaps else changed(options, keypoint_swaps=tuple(source.keypoint_swaps))
+    swaps = tuple(source.keypoint_swaps)
+    return options if options.keypoint_swaps or not swaps else changed(options, keypoint_swaps=swaps)
+
+
+def _refuse_unasked(source: Source) -> None:
+    """Refuse targets that nobody would ask the source for: losses would see its labels, -1, and no error."""
+    for name in ("targets_of", "label_map"):
+        if hasattr(source, name) and not hasattr(source, "has_targets"):
+            raise ValueError(
+                f"{source!r:.200} has {name} and no has_targets, without which it is not asked for targets. Add "
+                f"has_targets = True as in augpipe.sources.targets.TargetSource, {_OFF}."
+            )
 
 
 def _refuse(recipe: Recipe, *, has_label_maps: bool, is_on_cuda: bool) -> None:

@@ -13,6 +13,7 @@ from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.mapped_objects import ShownImages, pasted, view_targets
 from augpipe.pipeline.mosaic_stage import is_mosaic, put_together
 from augpipe.planning.kernel_rows import Rows, kernel_rows
+from augpipe.planning.targets.fill_notice import tell_of_fill
 from augpipe.planning.targets.masks import fill_of, mapped_mask
 from augpipe.sources.targets import LabelMap, TargetSource, has_targets, targets_of
 
@@ -105,6 +106,7 @@ class TargetStages:
         for (row, table), room in zip(views, self._rooms(batch, held, name), strict=True):
             fills = self._options.mask_border == "fill"
             mapped_mask(labels, row, by=by, fill=fill, fills=fills, table=table, into=room[item.position])
+            tell_of_fill(labels, row, self._options)
 
     def _rooms(self, batch: BatchInProgress, kind: Kind, name: str) -> Sequence[LabelMap]:
         """For each view (B, H, W, ..), made when the first label map of the batch asks for it."""

@@ -1,6 +1,8 @@
 """Images and files with a label of each pixel, in two folders: Cityscapes, ADE20K, images/ and masks/."""
 
 import os
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from augpipe.datasets.annotations.annotated_source import AnnotatedSource, Annotations, names_of, shown
@@ -28,10 +30,11 @@ class LabelMapSource(AnnotatedSource):
             colours, R + 256 G + 65536 B, as panoptic files have them; "colours" makes classes of them, by `colours`.
         colours: class number -> (R, G, B).
         image_suffix: what image names end with and those of maps lack, as "_leftImg8bit" of Cityscapes.
-        map_suffix: what names of maps end with, as "_gtFine_labelIds" or "_mask"; found by the first image if left out.
+        map_suffix: what names of maps end with, as "_gtFine_labelIds" or "_mask"; if left out, the ending that gives
+            most images a map, and maps of another ending are left out and counted.
 
     Raises:
-        ValueError: there are no pairs, or an image has no map; names it.
+        ValueError: there are no pairs, or both are one folder and `map_suffix` is not given.
         OSError: a folder cannot be listed.
     """
 
@@ -50,11 +53,23 @@ class LabelMapSource(AnnotatedSource):
         if (encoding == "colours") != bool(len(colours)):
             raise ValueError('encoding="colours" and colours=[(R, G, B), ...] go together: give both, or none.')
         image_folder, map_folder = os.fspath(images), os.fspath(maps)
-        files = by_stem(files_below(image_folder, is_image_name), image_suffix)
+        is_one = os.path.realpath(image_folder) == os.path.realpath(map_folder)
+        if is_one and not map_suffix:
+            raise ValueError(
+                "images and label maps lie in one folder, where each image would be its own map. Give what names of "
+                f'maps end with: LabelMapSource({shown(image_folder)!r}, {shown(map_folder)!r}, map_suffix="_mask").'
+            )
         found = files_below(map_folder, is_image_name)
+        names = files_below(image_folder, is_image_name)
+        files = by_stem([name for name in names if not (is_one and _ends(name, map_suffix))], image_suffix)
         suffix = _suffix(files, found) if map_suffix is None else map_suffix
         of_stem = by_stem(found, suffix)
         faults = Faults()
+        for path in found if map_suffix is None else ():
+            if not _ends(path, suffix):
+                faults.leave_out(
+                    shown(os.path.join(map_folder, path)), f"of another ending than {suffix!r}", "label map"
+                )
         lacking = [name for name in files if name not in of_stem]
         if not files or len(lacking) == len(files):
             raise ValueError(
@@ -66,26 +81,34 @@ class LabelMapSource(AnnotatedSource):
         for name in sorted(of_stem.keys() - files.keys()):
             faults.leave_out(shown(os.path.join(map_folder, of_stem[name])), "without an image", "label map")
         stems = [name for name in files if name in of_stem]
-        names = names_of([os.path.abspath(os.path.join(map_folder, of_stem[name])) for name in stems])
+        map_names = names_of([os.path.abspath(os.path.join(map_folder, of_stem[name])) for name in stems])
         super().__init__(
             image_folder,
             names_of([files[name] for name in stems]),
             Annotations(
                 where=shown(map_folder),
-                maps=MapFiles(names=names, encoding=encoding, colours=tuple(colours)),
+                maps=MapFiles(names=map_names, encoding=encoding, colours=tuple(colours)),
                 classes=tuple(classes or ()),
                 faults=faults,
             ),
         )
 
 
+def _ends(path: str, suffix: str | None) -> bool:
+    return os.path.splitext(path)[0].endswith(suffix or "")
+
+
 def _suffix(files: Mapping[str, str], maps: Sequence[str]) -> str:
-    """What the map of the first image that has one has behind the image's name."""
-    stems = [os.path.splitext(path)[0] for path in maps]
-    if not set(stems).isdisjoint(files):
+    """What stands behind the image's name in the names of maps: of several endings that of most images."""
+    stems = sorted({os.path.splitext(path)[0] for path in maps})
+    if not files.keys().isdisjoint(stems):
         return ""
+    endings: Counter[str] = Counter()
     for name in files:
-        for stem in stems:
-            if stem.startswith(name) and not stem[len(name)].isalnum():
-                return stem[len(name) :]
-    return ""
+        for place in range(bisect_left(stems, name), len(stems)):
+            ending = stems[place].removeprefix(name)
+            if ending == stems[place]:
+                break
+            if not ending[0].isalnum():
+                endings[ending] += 1
+    return max(endings, key=endings.__getitem__, default="")

@@ -1,7 +1,8 @@
 """What is refused and said of class folders, wherever they lie: splits, loose files, files that are not read."""
 
 import os
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 from augpipe.datasets.files.splits import remedy, splits_among
 from augpipe.datasets.metadata.names import listed, printable
@@ -10,6 +11,8 @@ from augpipe.validation.plural import count
 _UNREAD = frozenset(
     ".heic .heif .avif .jxl .jp2 .j2k .dng .cr2 .cr3 .nef .arw .raf .orf .rw2 .psd .exr .ppm .pgm .pbm .tga".split()
 )
+_MAPS = re.compile("mask|annot|label|segm", re.IGNORECASE)
+"""What names of folders of label maps have in them."""
 _DOCUMENTS = frozenset(("readme", "license", "licence", "copying", "authors", "changelog", "version", "makefile"))
 
 
@@ -90,3 +93,45 @@ def caution_of_numbers(order: Sequence[str]) -> list[str]:
                 "classes=[...] for another order"
             ]
     return []
+
+
+def caution_of_maps(where: str, found: Mapping[str, Sequence[bytes]]) -> list[str]:
+    """What is said where a class folder may hold the label maps of another one, by its name and those of its files.
+
+    Args:
+        where: the folder that holds them.
+        found: class folder -> its files, below `where`.
+    """
+    for folder in filter(_MAPS.search, found):
+        first = _stem(found[folder][0])
+        for other, files in found.items():
+            if _MAPS.search(other) is None and any(_is_named_for(first, _stem(file)) for file in files):
+                images, maps = (printable(os.path.join(where, name)) for name in (other, folder))
+                return [
+                    f"files of the class {printable(folder)!r} are named like those of {printable(other)!r}; if they "
+                    f"are its label maps, give open_source({images!r}, annotations={maps!r})"
+                ]
+    return []
+
+
+def caution_of_maps_among(names: Iterable[bytes]) -> list[str]:
+    """What is said of files that may be label maps of others next to them, as `1_mask.png` of `1.jpg`."""
+    names = list(names)
+    maps = [name for name in names if b"_mask" in name]
+    stems = {os.path.splitext(name)[0] for name in names} if maps else set()
+    maps = [name for name in maps if name.rpartition(b"_mask")[0] in stems]
+    if not maps:
+        return []
+    verbs = ("file that is", "is") if len(maps) == 1 else ("files that are", "are")
+    return [
+        f"{len(maps):,} {verbs[0]} named like a photograph with _mask behind it {verbs[1]} read as photographs (the "
+        f"first: {printable(os.fsdecode(maps[0]))!r}); if they are label maps, move them away"
+    ]
+
+
+def _stem(path: bytes) -> str:
+    return os.path.splitext(os.path.basename(os.fsdecode(path)))[0]
+
+
+def _is_named_for(name: str, image: str) -> bool:
+    return name.startswith(image) and not name[len(image) : len(image) + 1].isalnum()

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from augpipe.datasets.files.image_files import EXTENSIONS, FileSource, is_hidden
 from augpipe.datasets.files.splits import chosen, split_of
 from augpipe.datasets.formats.class_folders import (
     Unread,
+    caution_of_maps,
+    caution_of_maps_among,
     caution_of_numbers,
     left_beside,
     refuse_mixture,
@@ -84,6 +87,7 @@ class FolderSource(FileSource):
             names.extend(sorted(map(os.fsencode, loose)))
             super().__init__(path, names, np.full(len(names), -1, dtype=np.int64), classes or (), further)
             self.left_out = unread.in_words()
+            self.cautions = caution_of_maps_among(sorted(map(os.fsencode, loose)))
             self._open_index()
             return
         if not found:
@@ -98,9 +102,9 @@ class FolderSource(FileSource):
         labels = np.repeat(np.arange(len(order)), [len(found.get(name, ())) for name in order])
         super().__init__(path, names, labels, [printable(name) for name in order], further)
         self.left_out = [*left_beside(loose), *unread.in_words()]
-        self.cautions = caution_of_numbers(order)
+        self.cautions = [*caution_of_numbers(order), *caution_of_maps_among(chain.from_iterable(found.values()))]
         if classes is None:
-            self.cautions += _other_classes(path, order)
+            self.cautions += [*_other_classes(path, order), *caution_of_maps(path, found)]
         elif missing := [name for name in order if name not in found]:
             self.notes = [f"classes given that have no photograph: {listed(missing)}"]
         self._open_index()

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.datasets.files.image_files import FileSource, read_file
+from augpipe.datasets.metadata.label_rows import NumberRows, checked_names
 from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
 from augpipe.datasets.metadata.labels import LabelColumn, checked_numbers
 from augpipe.datasets.metadata.names import NameTable, printable
@@ -22,15 +23,16 @@ class PairSource(FileSource):
 
     Args:
         pairs: the path of each photograph, and its class: all integers (-1 for none), or all names, which are sorted
-            (by bytes) into `classes`.
-        classes: the classes and their order; "0", "1", ... or the names themselves if left out.
+            (by bytes) into `classes`; or k numbers, as a list or an array.
+        classes: the classes and their order; "0", "1", ... or the names themselves if left out. For k numbers a label:
+            what each stands for.
 
     Raises:
         ValueError: there is none, an item is not such a pair, or a label is none of the classes.
     """
 
     def __init__(
-        self, pairs: Sequence[tuple[str | os.PathLike[str], int | str]], *, classes: Sequence[str] | None = None
+        self, pairs: Sequence[tuple[str | os.PathLike[str], Any]], *, classes: Sequence[str] | None = None
     ) -> None:
         if not len(pairs):
             raise ValueError("pairs is empty: a source holds at least one photograph. Give one (path, label) or more.")
@@ -74,10 +76,10 @@ class MapStyleSource(LabelledSource):
         names = getattr(dataset, "classes", None) if classes is None else classes
         named = tuple(map(str, names)) if isinstance(names, list | tuple) and len(names) else None
         self._labels: npt.NDArray[Any] = np.full(len(dataset), _UNSEEN, np.int64)
-        listed = next(
-            (there for name in ("targets", "labels") if (there := _integers(dataset, name)) is not None), None
-        )
-        if listed is not None:
+        self._listed_as = next((name for name in ("targets", "labels") if _integers(dataset, name) is not None), "")
+        if self._listed_as:
+            listed = _integers(dataset, self._listed_as)
+            assert listed is not None
             self._labels, named = checked_numbers(listed, named, self.name)
         self.classes: Sequence[str] = named or ()
 
@@ -125,14 +127,23 @@ class MapStyleSource(LabelledSource):
         if not _is_pair(item):
             what = f"{type(item).__name__} of {len(item)}" if isinstance(item, list | tuple) else type(item).__name__
             raise ValueError(f"the data set gives a {what}, and (photograph, label) is needed. Return those two")
-        if self._labels[sample_id] == _UNSEEN:
+        known = self._labels[sample_id]
+        if known == _UNSEEN:
             label = np.asarray(item[1])
             if label.ndim or label.dtype.kind not in "iu":
-                raise ValueError(f"its label is {item[1]!r:.100}, and an integer is needed. Return the class's number")
+                raise ValueError(
+                    f"its label is {item[1]!r:.100}, and an integer is needed. Return the class's number, or give "
+                    "pairs of path and numbers"
+                )
             if label < -1 or (self.classes and label >= len(self.classes)):
                 most = f"0..{len(self.classes) - 1}" if self.classes else "0, 1, ..."
                 raise ValueError(f"its label is {label}, which is not a class number ({most}; -1 for none)")
             self._labels[sample_id] = label
+        elif self._listed_as and _differs(item[1], known):
+            raise ValueError(
+                f"its item has the label {item[1]!r:.100}, and the data set's list {self._listed_as!r} has {known} for "
+                "it. Return that one, or give the list another name"
+            )
         return item[0], item[1]
 
 
@@ -174,6 +185,14 @@ def refuse_target_transform(dataset: Any) -> None:
         )
 
 
+def _differs(label: Any, listed: np.int64) -> bool:
+    """Whether what an item says is a number, or several, and not the one that the data set lists."""
+    if not isinstance(label, int | float) and not hasattr(label, "__array__"):
+        return False
+    array = np.asarray(label)
+    return array.dtype.kind in "iufb" and bool(array.ndim or array != listed)
+
+
 def _is_pair(item: Any) -> bool:
     return isinstance(item, list | tuple) and len(item) == 2
 
@@ -200,9 +219,20 @@ def _numbered(
         for label in labels:
             column.append(label)
         return column.numbered(classes, name)
+    rows, ndim = NumberRows(), np.asarray(labels[0]).ndim
     for place, label in enumerate(labels):
-        if isinstance(label, bool) or np.asarray(label).ndim or np.asarray(label).dtype.kind not in "iu":
+        array = np.asarray(label)
+        if array.ndim != ndim or (not array.ndim and array.dtype.kind not in "iu"):
             raise ValueError(
-                f"pairs[{place}] has the label {label!r:.100}. Give all labels as integers, or all as names."
+                f"pairs[{place}] has the label {label!r:.100}. Give all labels as integers, all as names, or all as "
+                "lists of numbers, as [0.5]."
             )
+        if array.ndim:
+            try:
+                rows.append(array.tolist())
+            except ValueError as error:
+                raise ValueError(f"pairs[{place}]: {error}.") from error
+    if len(rows):
+        numbers = rows.numbered()
+        return numbers, checked_names(classes, numbers.shape[1])
     return checked_numbers(np.array([int(label) for label in labels], np.int64), classes, name)

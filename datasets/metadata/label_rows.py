@@ -14,6 +14,8 @@ from augpipe.validation.plural import count
 COLUMN_PREFIX = "label_"
 """What the columns of a list begin with that together are its labels, where no column is called label."""
 
+_BOOLEANS = {"True": True, "False": False}
+_NOT_FINITE = ("nan", "inf", "infinity")
 
 Numbers = Sequence[int | float | bool]
 
@@ -77,11 +79,14 @@ class LabelRows(NumberRows):
         """
         numbers: list[int | float] = []
         for column, text in zip(self._columns, texts, strict=True):
-            number = as_number(text.strip())
+            number: float | None = _BOOLEANS.get(text.strip())  # as pandas writes them
+            if number is None:
+                number = as_number(text.strip())
             if number is None or abs(number) > MAX_FLOAT32:
+                is_name = number is None and text.strip()[:1].isalpha() and text.strip().lower() not in _NOT_FINITE
                 raise ValueError(
-                    f"column {column!r} holds {text!r:.100}, and labels of several columns are finite numbers. "
-                    "Write one."
+                    f"column {column!r} holds {text!r:.100}, and labels of several columns are finite numbers. Write "
+                    f"one{f', or pass label= with the column of classes, as label={column!r}' if is_name else ''}."
                 )
             numbers.append(number)
         self.append(numbers)

@@ -2,7 +2,7 @@
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -126,18 +126,32 @@ class Script:
         """
         if name is None and len(self.body) == 1 and isinstance(self.body[0], ast.Expr):
             return self._call(self.body[0].value)
-        held = [one for one, node in self.names.values.items() if self._holds(node)]
+        held = {label: node for label, node in self._labelled() if self._holds(node)}
         if name is None and len(held) != 1:
             told = f"Name one of them: {', '.join(held)}." if held else "Give one, as NAME = A.Compose([...])."
             raise ValueError(f"the text holds {len(held)} recipes under a name. {told}")
-        name = name or held[0]
+        name = name or next(iter(held))
         found = self.names.values.get(name)
+        for label, node in held.items():
+            if isinstance(node, ast.Call) and label not in self.names.values and _unquoted(label) == _unquoted(name):
+                return self._call(node)
+        if isinstance(found, ast.Dict):
+            raise ValueError(f"{name} holds several. Name one of them: {', '.join(held)}.")
         if name not in self.names.values:
             raise ValueError(f"the text assigns no {name}. It assigns {', '.join(held) or 'no recipe'}.")
-        node: ast.expr = ast.Name(id=name, ctx=ast.Load(), lineno=1)
+        named = ast.Name(id=name, ctx=ast.Load(), lineno=1)
         return self._call(
-            ast.Call(func=node, args=[], keywords=[], lineno=1) if isinstance(found, ast.FunctionDef) else node
+            ast.Call(func=named, args=[], keywords=[], lineno=1) if isinstance(found, ast.FunctionDef) else named
         )
+
+    def _labelled(self) -> Iterator[tuple[str, ast.AST | None]]:
+        """What is assigned to names, and of dicts what stands under each key: `transforms['train']`."""
+        for name, node in self.names.values.items():
+            yield name, node
+            if isinstance(node, ast.Dict):
+                for key, item in zip(node.keys, node.values, strict=True):
+                    if isinstance(key, ast.Constant):
+                        yield f"{name}[{key.value!r}]", item
 
     def _holds(self, node: ast.AST | None) -> bool:
         if isinstance(node, ast.FunctionDef):
@@ -186,6 +200,8 @@ class Script:
                 value, _ = Names(found[0].body).find(node.attr) or (None, None)
                 if isinstance(value, ast.expr):
                     return self._once(node, value, found[1])
+            case ast.Subscript(value=holder, slice=place) if not isinstance(place, ast.Slice):
+                return self._item(node, self.value(holder, names), self.value(place, names))
             case ast.Name() | ast.Attribute():
                 if path := self._path(node, names):
                     return constant(path)
@@ -238,6 +254,14 @@ class Script:
         except (TypeError, ValueError, ArithmeticError) as error:
             raise ValueError(f"line {node.lineno}: {_shown(node)} cannot be computed: {error}.") from None
 
+    def _item(self, node: ast.Subscript, held: Any, place: Any) -> Any:
+        try:
+            if not isinstance(held, list | tuple | dict):
+                raise TypeError("it has no items")
+            return held[place]
+        except (TypeError, LookupError) as error:
+            raise ValueError(f"line {node.lineno}: {_shown(node)} is not there: {error}.") from None
+
     def _path(self, node: ast.expr, names: Names) -> str:
         """The full name of something of a library; empty for anything else."""
         if isinstance(node, ast.Attribute):
@@ -275,6 +299,10 @@ def constant(path: str) -> Any:
     library, _, name = path.partition(".")
     last = name.rpartition(".")[2]
     return CONSTANTS.get(library, {}).get(last, last.lower())
+
+
+def _unquoted(name: str) -> str:
+    return name.replace("'", "").replace('"', "")
 
 
 def _shown(node: ast.expr) -> str:

@@ -158,3 +158,49 @@ def test_a_call_takes_the_epoch_that_is_set_unless_given_one() -> None:
     augment.set_epoch(3)
     np.testing.assert_array_equal(augment(FILES[0], sample_ids=1), wanted)
     assert not np.array_equal(augment(FILES[0], sample_ids=1, epoch=0), wanted)
+
+
+TOLD = (
+    "sample 0 comes again in epoch 0, with the same draws as before. Call augment.set_epoch(epoch) before each epoch; "
+    "if a sampler repeats samples, give ids that differ."
+)
+
+
+@pytest.mark.parametrize("of_a_call", [False, True])
+def test_an_epoch_that_is_not_set_is_told_once(of_a_call: bool, caplog: pytest.LogCaptureFixture) -> None:
+    def epoch(augment: Augment) -> None:
+        for start in (0, 5):
+            ids = range(start, start + 5)
+            if of_a_call:
+                [augment(FILES[one], sample_ids=one) for one in ids]
+            else:
+                augment.collate([(FILES[one], 0, one) for one in ids])
+
+    augment = Augment(RECIPE, seed=5)
+    for number in (0, 1, 1):
+        augment.set_epoch(number)
+        epoch(augment)
+    steady = Augment(Recipe(ops=[ops.CenterCrop(size=16)]))  # which draws nothing
+    for _ in range(2):
+        epoch(steady)
+    assert caplog.messages == []
+    for repeats in range(3):
+        augment = Augment(RECIPE, seed=5) if repeats == 0 else augment
+        epoch(augment)
+        assert caplog.messages == [TOLD] * min(repeats, 1)
+
+
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.deep)])
+def test_workers_know_of_it_what_others_saw(method: str) -> None:
+    augment = Augment(RECIPE, seed=5)
+    loader = torch.utils.data.DataLoader(
+        Items(FILES, with_ids=True),
+        batch_size=2,
+        collate_fn=augment.collate,
+        num_workers=1,
+        multiprocessing_context=method,
+    )
+    list(loader)
+    assert not augment._repeats.are_told
+    list(loader)
+    assert augment._repeats.are_told

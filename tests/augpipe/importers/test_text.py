@@ -100,6 +100,37 @@ def test_what_a_run_decides_is_refused(name: str | None) -> None:
         importers.from_text(SCRIPT, name)
 
 
+IN_A_DICT = """
+class CFG:
+    img_size = [96, 128]
+    rate = {"flip": 0.25}
+
+dim = (2, 3)
+dim[0] = 7
+transforms = {
+    "train": A.Compose([A.Resize(CFG.img_size[0], CFG.img_size[-1] // 2), A.HorizontalFlip(p=CFG.rate["flip"])]),
+    "valid": A.Compose([A.Resize(*CFG.img_size)]),
+    "other": A.Compose([A.Resize(CFG.img_size[2], dim[0])]),
+}
+"""
+
+
+def test_items_of_lists_and_dicts_are_read() -> None:
+    """Shells take quotes away, and an entry that cannot be read does not matter to the others."""
+    flip = ops.Flip(p=0.25)
+    recipe = Recipe.from_text(IN_A_DICT, 'transforms["train"]')
+    assert recipe.ops == (ops.Resize(size=(96, 64)), flip)
+    assert Recipe.from_text(IN_A_DICT, "transforms[valid]").ops == (ops.Resize(size=(96, 128)),)
+    for name, message in (
+        ("transforms['other']", r"line 10: CFG.img_size\[2\] is not there: list index out of range"),
+        ("transforms['test']", r"assigns no transforms\['test'\]. It assigns transforms\['train'\], "),
+        ("transforms", r"transforms holds several. Name one of them: transforms\['train'\], transforms\['valid'\], "),
+        (None, r"holds 3 recipes under a name. Name one of them: transforms\['train'\], "),
+    ):
+        with pytest.raises(ValueError, match=message):
+            importers.from_text(IN_A_DICT, name)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -86,6 +86,39 @@ def test_label_maps_are_filled_or_mirrored_where_the_image_ends() -> None:
     assert (other == 1000).equal(filled == 255)
 
 
+@pytest.mark.parametrize("labels", [(0, 255), (0, 1), (0.0, 1.0)])
+def test_a_default_fill_that_masks_of_two_labels_do_not_mean_is_told_once(
+    labels: tuple[float, float], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("augpipe.planning.targets.fill_notice._looks_left", 64)
+    source = label_map_source(3)
+    source.maps = [np.asarray(labels)[one % 2] for one in source.maps]
+    moved, whole = (
+        Recipe(ops=(ops.CenterCrop(size=36), *moves))
+        for moves in ((ops.Translate(horizontal=(0.5, 0.5), vertical=(0, 0)),), ())
+    )
+    for targets in (TargetOptions(mask_fill=255), TargetOptions(mask_border="image")):  # chosen, or the image's own
+        [*loader_of(source, moved, targets=targets)]
+    [*loader_of(source, whole)]  # nothing lies outside
+    call = Augment(moved)
+    call(image=source.contents[0], mask=source.maps[0] > 0)  # Boolean masks have False there
+    assert not [text for text in caplog.messages if "mask_fill" in text]
+    for _ in range(2):
+        [*loader_of(source, moved)]
+        call(image=source.contents[0], mask=source.maps[0])
+    (told,) = (text for text in caplog.messages if "mask_fill" in text)
+    assert told == (
+        f"masks of 0 and {labels[1]:g} also show 255 where there is no image, which a loss has to ignore. With "
+        'targets=TargetOptions(mask_fill=0) they show 0 there; mask_border="image" mirrors them where pixels are '
+        "mirrored; mask_fill=255 keeps it."
+    )
+    monkeypatch.setattr("augpipe.planning.targets.fill_notice._looks_left", 64)
+    caplog.clear()
+    source.maps = [np.where(one == 3, 255, one % 5) for one in source.maps]  # classes, and 255 for what is ignored
+    [*loader_of(source, moved)]
+    assert not [text for text in caplog.messages if "mask_fill" in text]
+
+
 def test_targets_are_looked_up_once_a_sample_in_the_loader_s_threads() -> None:
     class Watched(ObjectSource):
         def label_map(self, sample_id: int) -> Any:

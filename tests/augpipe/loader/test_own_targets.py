@@ -118,3 +118,22 @@ def test_each_batch_of_joined_sources_has_what_any_of_them_knows() -> None:
             is_outlined = source is outlined
             assert row["masks"].any() == is_outlined and row["iscrowd"].tolist() == [int(is_outlined)]
             assert row["tag"] == ["a" if is_outlined else None]
+
+
+class Forgetful(MemorySource):
+    """Its `targets_of` would never be asked."""
+
+    targets_of = OwnSource.targets_of
+
+
+def test_what_a_source_forgets_to_say_is_asked_for() -> None:
+    forgetful = Forgetful(arrays(2, 100, 100))
+    with pytest.raises(
+        ValueError, match='has targets_of and no has_targets, .* Add has_targets = True.* targets="off"'
+    ):
+        Loader(forgetful, WHOLE, batch_size=2)
+    assert len(Loader(forgetful, WHOLE, batch_size=2, targets="off")) == 1
+    source = OwnSource()
+    source.targets_of = lambda sample_ids: None  # type: ignore[assignment, return-value, method-assign]
+    with pytest.raises(ValueError, match="has_targets is True, has_label_maps False, and targets_of gives None"):
+        epochs(source, WHOLE, 1)

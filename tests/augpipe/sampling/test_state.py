@@ -222,6 +222,25 @@ def test_what_begins_as_it_was_told_to_says_nothing(caplog: pytest.LogCaptureFix
     assert caplog.messages == []
 
 
+def test_an_epoch_that_the_loaded_state_has_behind_it_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A checkpoint behind the loop of epoch 1, and a resumed loop that begins with epoch 1."""
+    loader = make()
+    loader.set_epoch(1)
+    ids_of(loader)
+    state = loader.state_dict()
+    for epoch in (2, 3):
+        loader.load_state_dict(state)
+        loader.set_epoch(epoch)
+    assert caplog.messages == []
+    loader.load_state_dict(state)
+    loader.set_epoch(1)
+    assert ids_of(loader) == epoch_ids(1)
+    assert caplog.messages == [
+        "set_epoch(1) goes back to an epoch that the loaded state has behind it: it goes on with epoch 2. Call "
+        "set_epoch(2), or none, to have that."
+    ]
+
+
 def test_a_loaded_rest_that_another_epoch_leaves_out_is_said(caplog: pytest.LogCaptureFixture) -> None:
     loader = make()
     loader.load_state_dict(loader.state_dict() | {"epoch": 2, "samples_consumed": 8})

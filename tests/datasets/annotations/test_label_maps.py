@@ -57,6 +57,33 @@ def test_folders_side_by_side(tmp_path: Path, maps: str, suffix: str) -> None:
         source.label_map(3)
 
 
+def test_the_ending_of_maps_is_that_of_most_images(tmp_path: Path) -> None:
+    """1.jpg and 1_2.jpg: the map 1_2_mask.png is not that of 1.jpg with the ending _2_mask."""
+    names = ("1", "1_2", "2")
+    for level, name in enumerate(names):
+        put_image(tmp_path / f"images/{name}.jpg", (4, 6))
+        put_map(tmp_path / f"masks/{name}_mask.png", np.full((4, 6), level, np.uint8))
+    source = LabelMapSource(tmp_path / "images", tmp_path / "masks")
+    assert [Path(source.name(i)).stem for i in range(len(source))] == list(names)
+    assert [source.label_map(i).max() for i in range(len(source))] == [0, 1, 2]
+    put_map(tmp_path / "masks/2_cells.png", np.full((4, 6), 7, np.uint8))
+    (left_out,) = LabelMapSource(tmp_path / "images", tmp_path / "masks").left_out
+    assert left_out.startswith("1 label map of another ending than '_mask' (the first: ")
+
+
+def test_maps_next_to_their_images_need_their_ending(tmp_path: Path) -> None:
+    for name in ("1", "2"):
+        put_image(tmp_path / f"{name}.jpg", (4, 6))
+        put_map(tmp_path / f"{name}_mask.png", np.full((4, 6), 5, np.uint8))
+    with pytest.raises(
+        ValueError, match="lie in one folder, where each image would be its own map. Give .*map_suffix="
+    ):
+        open_source(tmp_path, annotations=tmp_path)
+    source = LabelMapSource(tmp_path, tmp_path, map_suffix="_mask")
+    assert [Path(source.name(i)).name for i in range(len(source))] == ["1.jpg", "2.jpg"]
+    assert source.label_map(1).max() == 5 and source.left_out == []
+
+
 def test_links_are_followed_but_not_in_circles_and_pipes_are_left_alone(tmp_path: Path) -> None:
     put_set(tmp_path / "real")
     for kind in ("images", "masks"):

@@ -32,9 +32,10 @@ def write_list(folder: Path, text: str) -> Path:
         ("path,label_x,label_y\n0.jpg,0.5,-2\n1.jpg,1e-3, 7 \n", [[0.5, -2], [1e-3, 7]], np.float32, ("x", "y")),
         ("label_cat,PATH,label_dog\n1,0.jpg,0\n0,1.jpg,-1\n", [[1, 0], [0, -1]], np.int64, ("cat", "dog")),
         ("path,label_only,other\n0.jpg,3,a\n1.jpg,4,b\n", [[3], [4]], np.int64, ("only",)),
+        ("path,label_x,label_y\n0.jpg,True,0\n1.jpg,False,1\n", [[1, 0], [0, 1]], np.float32, ("x", "y")),
         ("path,label_x\n0.jpg,9007199254740993\n1.jpg,1\n", [[2.0**53], [1]], np.float32, ("x",)),
     ],
-    ids=["floats", "integers", "one column", "integers beyond doubles"],
+    ids=["floats", "integers", "one column", "booleans", "integers beyond doubles"],
 )
 def test_columns_that_begin_with_label(tmp_path: Path, text: str, rows: Any, dtype: Any, names: Any) -> None:
     assert_labels(open_source(write_list(tmp_path, text)), rows, dtype, names)
@@ -53,6 +54,12 @@ def test_columns_that_are_named(tmp_path: Path) -> None:
     ("text", "options", "message"),
     [
         ("path,label_x\n0.jpg,a\n", {}, r"list.csv, line 2: column 'label_x' holds 'a', and labels of several columns"),
+        (
+            "path,label_id,label_name\n0.jpg,3,cat\n",
+            {},
+            r"line 2: column 'label_name' holds 'cat', .* Write one, or pass label= with the column of classes, as "
+            r"label='label_name'\.$",
+        ),
         ("path,label_x\n0.jpg,\n", {}, r"line 2: column 'label_x' holds ''"),
         ("path,label_x,label_y\n0.jpg,1\n", {}, r"line 2: 2 columns, and 3 are needed as in the first line"),
         ("path,a\n0.jpg,1\n", {"labels": ["b"]}, r"line 1: there is no column 'b': the header has path, a. Name those"),

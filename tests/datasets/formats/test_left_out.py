@@ -1,6 +1,7 @@
 """Photographs are not left out quietly: a stray folder or file is an error, other kinds are counted by name."""
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,32 @@ def test_a_jpeg_may_end_with_jfif_or_jpe(tmp_path: Path) -> None:
         (tmp_path / f"a.{suffix}").write_bytes(encoded(scene(8, 8), "JPEG"))
         assert len(open_source(tmp_path / f"a.{suffix}")) == 1
     assert len(FolderSource(tmp_path)) == 3
+
+
+@pytest.mark.parametrize(("images", "maps"), [("train", "train_masks"), ("img", "labels"), ("x_images", "x_Mask")])
+def test_label_maps_that_are_taken_for_a_class_are_told(tmp_path: Path, images: str, maps: str) -> None:
+    put(tmp_path, *(f"{images}/{name}.jpg" for name in ("1", "2", "3")), f"{maps}/2_mask.png", f"{maps}/3_mask.png")
+    (told,) = FolderSource(tmp_path).cautions
+    where = [str(tmp_path / folder) for folder in (images, maps)]
+    assert told == (
+        f"files of the class {maps!r} are named like those of {images!r}; if they are its label maps, give "
+        f"open_source({where[0]!r}, annotations={where[1]!r})"
+    )
+    assert FolderSource(tmp_path, classes=sorted((images, maps))).cautions == []
+
+
+def test_classes_called_mask_are_no_label_maps(tmp_path: Path) -> None:
+    put(tmp_path / "faces", "with_mask/1.jpg", "without_mask/1.jpg", "hat/2.jpg")
+    put(tmp_path / "masks", "mask/1.jpg", "hat/2.jpg", "hat/10.jpg")
+    assert FolderSource(tmp_path / "faces").cautions == FolderSource(tmp_path / "masks").cautions == []
+
+
+@pytest.mark.parametrize("folder", ["", "benign/"])
+def test_label_maps_among_the_photographs_are_told(tmp_path: Path, folder: str) -> None:
+    put(tmp_path, *(f"{folder}{name}.png" for name in ("a (1)", "a (1)_mask", "a (1)_mask_1", "b", "x_mask")))
+    (told,) = FolderSource(tmp_path).cautions
+    first = os.path.join(folder, "a (1)_mask.png")
+    assert told == (
+        f"2 files that are named like a photograph with _mask behind it are read as photographs (the first: "
+        f"{first!r}); if they are label maps, move them away"
+    )

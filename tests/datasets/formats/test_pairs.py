@@ -85,14 +85,33 @@ def test_a_list_of_pairs_is_a_source(tmp_path: Path) -> None:
     assert len(Loader([(path, 0) for path in paths], CENTRE, batch_size=2)) == 3
 
 
+@pytest.mark.parametrize("kind", [list, tuple, np.array, torch.tensor])
+def test_labels_of_pairs_may_be_several_numbers(tmp_path: Path, kind: Any) -> None:
+    paths = written(tmp_path)
+    rows = [[number, number % 2, 1] for number in range(6)]
+    source = open_source([(path, kind(row)) for path, row in zip(paths, rows, strict=True)])
+    assert source.classes == () and labels_of(source, np.arange(6)).tolist() == rows
+    (images, labels), *_ = Loader(source, CENTRE, batch_size=6, shuffle=False)
+    assert (labels.dtype, labels.tolist()) == (torch.int64, rows) and len(images) == 6
+    shares = open_source([(path, kind([0.25 * row[0]])) for path, row in zip(paths, rows, strict=True)], classes=["x"])
+    assert shares.classes == ("x",)
+    expected = np.array([[0.25 * number] for number in range(6)], np.float32)
+    np.testing.assert_array_equal(labels_of(shares, np.arange(6)), expected, strict=True)
+
+
 def test_what_is_no_pair_is_named() -> None:
     for pairs, message in (
         ([("a.jpg", 0), "b.jpg"], r"^pairs\[1\] is 'b.jpg', and must be \(path, label\)"),
         ([("a.jpg", 0), (3, 0)], r"^pairs\[1\] is \(3, 0\)"),
         (
             [("a.jpg", 0), ("b.jpg", 0.5)],
-            r"^pairs\[1\] has the label 0.5. Give all labels as integers, or all as names",
+            r"^pairs\[1\] has the label 0.5. Give all labels as integers, all as names, or all as lists of numbers, as "
+            r"\[0.5\].$",
         ),
+        ([("a.jpg", [0, 1]), ("b.jpg", [1])], r"^pairs\[1\]: its label is 1 number, and the first one 2: "),
+        ([("a.jpg", [0, 1]), ("b.jpg", 1)], r"^pairs\[1\] has the label 1. Give all labels as"),
+        ([("a.jpg", [0.0, float("nan")])], r"^pairs\[0\]: its label holds nan, and labels are finite numbers"),
+        ([("a.jpg", [[0], [1]])], r"^pairs\[0\]: its label holds \[0\]"),
         ([("a.jpg", 0), ("b.jpg", "cat")], r"^pairs\[1\] has the label 'cat'"),
         ([("a.jpg", True)], r"^pairs\[0\] has the label True"),
         ([("a.jpg", -2)], "^a.jpg: label -2 is not a class number"),
@@ -103,6 +122,23 @@ def test_what_is_no_pair_is_named() -> None:
         open_source([("a.jpg", 0), ("b.jpg", 2)], classes=["x", "y"])
     with pytest.raises(ValueError, match="^pairs is empty"):
         PairSource([])
+
+
+class Frame(Items):
+    """Columns by name, as a frame of pandas has them."""
+
+    __module__ = "pandas.core.frame"
+
+
+def test_tables_and_bare_paths_are_told_how_to_become_pairs() -> None:
+    table = np.array([["a.jpg", 0]], dtype=object)
+    for given, message in (
+        (Frame([]), r"^a Frame is not a source of photographs. Give pairs, list\(zip\(frame.path, frame.label\)\), "),
+        (table, r"^a ndarray is not a source of photographs. Give it as a list: array.tolist\(\)"),
+        (["a.jpg", "b.jpg"], r"^a list is not a source of photographs. Give pairs: \[\(path, -1\) for path in paths\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            open_source(given)
 
 
 # torchvision's folders
@@ -178,11 +214,22 @@ def test_listed_labels_are_taken_without_asking() -> None:
     assert open_source(dataset, classes=["x", "y", "z"]).classes == ("x", "y", "z")
 
 
+@pytest.mark.parametrize("label", [0, 0.5, np.array([0, 1]), torch.tensor(2)])
+def test_a_label_that_is_not_the_listed_one_is_named(label: Any) -> None:
+    dataset = Items(SCENES[:2], [1, label])
+    dataset.labels = np.array([1, 1])  # as of another column
+    with pytest.raises(
+        SampleError, match=r"^Items\[1\]: its item has the label .*, and the data set's list 'labels' has 1 for"
+    ):
+        next(iter(Loader(dataset, CENTRE, batch_size=2, shuffle=False)))
+
+
 def test_what_it_cannot_give_is_named() -> None:
     floats = torch.zeros(3, 8, 8)
     for dataset, message in (
         (Items([floats]), r"^Items\[0\]: .*float32, and must be uint8.*Make the data set without a transform"),
         (Items(SCENES[:1], ["cat"]), r"^Items\[0\]: its label is 'cat', and an integer is needed"),
+        (Items(SCENES[:1], [[0, 1]]), r"its label is \[0, 1\], .*number, or give pairs of path and numbers"),
         (
             Items(SCENES[:1], [-2]),
             r"^Items\[0\]: its label is -2, which is not a class number \(0, 1, ...; -1 for none\)",

@@ -1,0 +1,47 @@
+"""What is said where masks of two labels have the default label beyond the image."""
+
+import logging
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from augpipe.planning.targets.masks import shown_pixels
+from augpipe.planning.targets.options import TargetOptions
+
+logger = logging.getLogger("augpipe")
+
+_looks_left = 64
+"""How many more masks of this process are looked at; none once it was said, or a mask of classes was seen."""
+_LARGEST = 1, 255
+
+
+def tell_of_fill(mask: npt.NDArray[Any], row: npt.NDArray[np.void], options: TargetOptions) -> None:
+    """Warn, once a process, where a mask of 0 and 255, or of 0 and 1, shows what lies beyond the image as 255.
+
+    Whether that is an object or to be ignored, a loss of two classes does not ask. Nothing is said where the user
+    chose `mask_fill`, nor of masks of classes, in which 255 is the usual label to ignore.
+
+    Args:
+        mask: (height, width, ..) of an image.
+        row: the image's (1,) plan record.
+        options: of the loader or the call.
+    """
+    global _looks_left
+    is_chosen = "mask_fill" in options.model_fields_set or options.mask_border != "fill"
+    if not _looks_left or is_chosen or mask.dtype.kind == "b" or not mask.size:
+        return
+    _looks_left -= 1
+    largest = mask.max()
+    if largest == 0:
+        return  # an image without objects
+    if largest not in _LARGEST or not ((mask == 0) | (mask == largest)).all():
+        _looks_left = 0
+    elif (shown_pixels(row, fills=True) < 0).any():
+        _looks_left = 0
+        logger.warning(
+            "masks of 0 and %g also show 255 where there is no image, which a loss has to ignore. With "
+            'targets=TargetOptions(mask_fill=0) they show 0 there; mask_border="image" mirrors them where pixels are '
+            "mirrored; mask_fill=255 keeps it.",
+            largest,
+        )
