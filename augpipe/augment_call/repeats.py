@@ -51,7 +51,6 @@ class Repeats:
         shared[_NUM] += len(ids)
 
     def __reduce__(self) -> Any:
-        is_of_one_process = (
-            get_spawning_popen() is None
-        )  # a copy sees images of its own, a process that is started ours
-        return Repeats, () if is_of_one_process else (self._shared,)
+        """A copy sees images of its own; a process that is started shares this one's memory."""
+        is_copy = get_spawning_popen() is None
+        return Repeats, () if is_copy else (self._shared,)
