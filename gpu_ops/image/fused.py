@@ -95,7 +95,7 @@ from augpipe.gpu_ops.image.scratch_rows import (
 from augpipe.gpu_ops.image.tone import cast, channel, kept_within, vignette_gain
 from augpipe.gpu_ops.image.windows import find_windows, span
 from augpipe.gpu_ops.jit import kernel, subroutine
-from augpipe.gpu_ops.memory import prefer_wide_vectors, prefetch, prefetch_for_writing
+from augpipe.gpu_ops.memory import has_avx512, prefer_wide_vectors, prefetch, prefetch_for_writing
 
 ROWS_PER_JOB = 32
 """Rows of an output image in one job: at 224x224 a job takes about 25 microseconds."""
@@ -123,18 +123,58 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
         bends: `bends(rows)`.
     """
     blocks = (height + ROWS_PER_JOB - 1) // ROWS_PER_JOB
-    num_scratch = np.int64(0)
+    num_scratch, most_taps_y = np.int64(0), np.int64(0)
     for job in range(first_job, last_job):
         row = rows[job // blocks]
-        num_summed = 3 * num_taps(row.support_y) * width
-        if shrinks(row):
-            num_summed = 4 * np.int64(row.high_x - row.low_x + 1)
+        taps_y = num_taps(row.support_y)
+        num_summed = max(3 * taps_y * width, 4 * np.int64(row.high_x - row.low_x + 1))
         num_scratch = max(num_scratch, (WEIGHTS_X + 3 * num_taps(row.support_x)) * width + num_summed)
+        most_taps_y = max(most_taps_y, taps_y)
     scratch = np.empty(num_scratch + NODE_ROWS * (width + BEYOND), np.float32)
+    nodes_held, lines_held = np.empty(TAPS, np.int64), np.empty(most_taps_y, np.int64)
     for job in range(first_job, last_job):
         s = scratch.ctypes.data  # in the loop, as numba frees an array after its last use
         at_nodes = s + 4 * num_scratch
-        _run_job(pixel_table, rows, batch, height, width, planar, job // blocks, job % blocks, s, at_nodes, bends)
+        image, block = job // blocks, job % blocks
+        pixels, row = pixel_table[image], rows[image]
+        first, last = block * ROWS_PER_JOB, min((block + 1) * ROWS_PER_JOB, height)
+        if bends is None and is_copied(row, height, width):
+            copy_rows(pixels, row, batch, image, height, width, planar, first, last, s)
+            continue
+        # rows of an axis-aligned output share what belongs to x, and all pixels of one of them what belongs to y
+        is_axis_aligned = _keeps_axes(row) and row.after_xy == ZERO and row.after_yx == ZERO
+        is_shrunk = is_axis_aligned and abs(row.after_xx) > SHRINKS
+        are_taps_inside, window, first_x, num_columns = False, np.int64(0), np.int64(0), np.int64(0)
+        for n in range(TAPS):
+            nodes_held[n] = NO_ROW
+        for n in range(most_taps_y):
+            lines_held[n] = NO_ROW
+        for row_y in range(first, last):
+            y = centred(row_y, height)
+            shares_x = is_axis_aligned and row_y > first
+            num_located = np.int64(1) if shares_x else width
+            _locate(row, s, width, y, num_located)
+            if bends is not None and row.field:
+                bend_row(row, s, at_nodes, width, centred(0, width), y, num_located, nodes_held)
+            if row.is_constant == MEETING:
+                _meet(row, s, width, num_located)
+            if not shares_x:
+                are_taps_inside = _weigh_x(row, s, width)
+            if is_axis_aligned and not shares_x:
+                taps = num_taps(row.support_x)
+                at_index_x = s + 4 * width * (WEIGHTS_X + taps)
+                window = find_windows(at_index_x, s + 4 * width * INDEX_Y, width, taps)
+                first_x, num_columns = span(at_index_x, width * taps)
+                is_shrunk = is_shrunk or (has_avx512() and window == 0)
+            if is_shrunk:
+                sample_shrunk(pixels, row, s, width, first_x, num_columns)
+            elif is_axis_aligned:
+                held = lines_held[: num_taps(row.support_y)]
+                sample_aligned(pixels, row, s, width, are_taps_inside, window, held)
+            else:
+                _sample(pixels, row, s, width, are_taps_inside)
+            start = image * height * width * 3 + row_y * width * (1 if planar else 3)
+            _finish_row(row, s, width, y, batch, start, height * width, planar)
 
 
 def _rendering(dtype: Any, bends: bool | None) -> Any:
@@ -149,56 +189,6 @@ declare(
     float32_bends=lambda: _rendering(np.float32, True),
     uint8_bends=lambda: _rendering(np.uint8, True),
 )
-
-
-@subroutine
-def _run_job(pixel_table, rows, batch, height, width, planar, image, block, s, at_nodes, bends):
-    """One block of an image's rows, in scratch at the addresses `s` and `at_nodes`.
-
-    Rows of an axis-aligned output share what belongs to x, and all pixels of one of them share what belongs to y.
-    """
-    pixels, row = pixel_table[image], rows[image]
-    first, last = block * ROWS_PER_JOB, min((block + 1) * ROWS_PER_JOB, height)
-    if bends is None and is_copied(row, height, width):
-        copy_rows(pixels, row, batch, image, height, width, planar, first, last, s)
-        return
-    is_axis_aligned = _keeps_axes(row) and row.after_xy == ZERO and row.after_yx == ZERO
-    is_shrunk = is_axis_aligned and shrinks(row)
-    are_taps_inside, window, taps = False, np.int64(0), num_taps(row.support_x)
-    first_x, num_columns = np.int64(0), np.int64(0)
-    held = np.full(TAPS + num_taps(row.support_y), NO_ROW)
-    nodes_held, lines_held = held[:TAPS], held[TAPS:]
-    for row_y in range(first, last):
-        y = centred(row_y, height)
-        shares_x = is_axis_aligned and row_y > first
-        num_located = np.int64(1) if shares_x else width
-        _locate(row, s, width, y, num_located)
-        if bends is not None and row.field:
-            bend_row(row, s, at_nodes, width, centred(0, width), y, num_located, nodes_held)
-        if row.is_constant == MEETING:
-            _meet(row, s, width, num_located)
-        if not shares_x:
-            are_taps_inside = _weigh_x(row, s, width)
-        if is_axis_aligned and not shares_x:
-            at_index_x = s + 4 * width * (WEIGHTS_X + taps)
-            if is_shrunk:
-                first_x, num_columns = span(at_index_x, width * taps)
-            else:
-                window = find_windows(at_index_x, s + 4 * width * INDEX_Y, width, taps)
-        if is_shrunk:
-            sample_shrunk(pixels, row, s, width, first_x, num_columns)
-        elif is_axis_aligned:
-            sample_aligned(pixels, row, s, width, are_taps_inside, window, lines_held)
-        else:
-            _sample(pixels, row, s, width, are_taps_inside)
-        start = image * height * width * 3 + row_y * width * (1 if planar else 3)
-        _finish_row(row, s, width, y, batch, start, height * width, planar)
-
-
-@subroutine
-def shrinks(row):
-    """Whether neighbours in an axis-aligned output look at pixels so far apart that `sample_shrunk` is faster."""
-    return abs(row.after_xx) > SHRINKS
 
 
 @subroutine
