@@ -356,7 +356,7 @@ class Loader(Generic[FrameworkName]):
 
         Where a state of that very epoch was loaded, it is what the state leaves of it, until a pass has given the
         epoch's last batch. That may be nothing: a run resumed after the last batch of an epoch passes over it without a
-        batch. A pass that is running goes on with its own epoch.
+        batch. A pass that has given a batch goes on with its own epoch.
         """
         self._progress.set_epoch(as_epoch(epoch))
 
@@ -406,7 +406,7 @@ class Loader(Generic[FrameworkName]):
     def __iter__(self) -> Iterator[Batch]:
         refuse_torch_worker()
         self._end_running("a new one, iter(loader)")
-        return self._run(self._run_epoch(*self._progress.begin()))
+        return self._run(self._run_epoch())
 
     @overload
     def batches(self: "Loader[Torch]", places: Iterable[Place]) -> "Iterator[Batch[Tensor]]": ...
@@ -560,10 +560,10 @@ class Loader(Generic[FrameworkName]):
         self._running = weakref.ref(running)
         return running
 
-    def _run_epoch(self, number: int, epoch: int, consumed: int) -> Generator[Batch, None, None]:
+    def _run_epoch(self) -> Generator[Batch, None, None]:
         check_still(self._ranks)
         background.wait(self._compiling)
-        self._progress.started(number)
+        number, epoch, consumed = self._progress.begin()
         recipe = self.schedule.at(epoch)
         made = self._batch_maker(recipe).run(self._epochs.requests(recipe, self.seed, epoch, consumed))
         batches = self._hand_out(made, f"epoch {epoch}")
