@@ -99,7 +99,7 @@ class Progress:
         self._number += 1
 
     def begin(self) -> tuple[int, int, int]:
-        """The pass whose first batch is asked for: its number for `gave` and `ended`, its epoch, and where it starts."""
+        """The pass whose first batch is asked for: its number for `gave` and `ended`, its epoch, and its start."""
         if not self._is_set:
             if self._epochs.is_over(self.consumed):
                 self.epoch += 1
