@@ -108,7 +108,7 @@ def _evaluate(found: Findings, given: Mapping[str, Any]) -> None:
     else:
         made = [ops.CenterCrop(size=(height, width), scale=scale)]
     is_random = is_training and given["interpolation"] == "random"  # which timm takes for bilinear there
-    found.add("Resize, CenterCrop", *made, look=_look(given | {"interpolation": None} if is_random else given))
+    found.add("Resize, CenterCrop", *made, look=_look({**given, "interpolation": None} if is_random else given))
 
 
 def _look(given: Mapping[str, Any]) -> Look:
