@@ -7,6 +7,7 @@ import sys
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -75,6 +76,11 @@ Torch = Literal["torch"]
 Numpy = Literal["numpy"]
 FrameworkName = TypeVar("FrameworkName", bound=Framework, default=Torch)
 """What decides the type of batches: `Loader` by itself means one that gives torch tensors."""
+
+_FIXED = ("source", "batch_size", "shuffle", "sampler", "drop_last", "rank", "world_size", "num_threads", "schedule")
+"""What epochs were cut and threads were counted by once a loader is made: set later, it would have no effect."""
+_OF_ONE_PROCESS = ("_running", "_batches", "_batches_recipe", "_seen", "_row_indexes", "_cache", "_stamps")
+"""What a copy of a loader makes again, as a process that is forked does."""
 
 _TOLD: set[str] = set()
 """What this process has logged and need not say again: a run has several loaders, and one machine and recipe."""
@@ -293,6 +299,26 @@ class Loader(Generic[FrameworkName]):
             "around it. Its threads (num_threads=...) do what a DataLoader's workers do."
         )
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Say that `loader.batch_size = 32` makes no other batches, as torch's DataLoader does."""
+        if name in _FIXED and "_progress" in self.__dict__:
+            raise AttributeError(
+                f"{name} of a Loader is set when it is made, and setting it later would have no effect. Make another "
+                "one; load_state_dict(loader.state_dict()) lets it go on where this one stands."
+            )
+        object.__setattr__(self, name, value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy stands where the loader does, and begins a pass of its own."""
+        own = {"_progress": copy(self._progress), "skipped": dict(self.skipped), "_compiling": []}
+        return self.__dict__ | dict.fromkeys(_OF_ONE_PROCESS) | own | {"_clock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._clock = PassClock()
+        self._process = os.getpid()
+        self._compiling = [] if self._choice.is_on_cuda else self._start_compiling()
+
     def __repr__(self) -> str:
         recipe, form = self.recipe, self._form
         ops = "; ".join(", ".join(op.key for op in view.ops) or "nothing" for view in recipe.views or recipe.all_views)
@@ -330,7 +356,7 @@ class Loader(Generic[FrameworkName]):
 
         Where a state of that very epoch was loaded, it is what the state leaves of it, until a pass has given the
         epoch's last batch. That may be nothing: a run resumed after the last batch of an epoch passes over it without a
-        batch. A pass that is running goes on with its own epoch.
+        batch. A pass that has given a batch goes on with its own epoch.
         """
         self._progress.set_epoch(as_epoch(epoch))
 
@@ -380,7 +406,7 @@ class Loader(Generic[FrameworkName]):
     def __iter__(self) -> Iterator[Batch]:
         refuse_torch_worker()
         self._end_running("a new one, iter(loader)")
-        return self._run(self._run_epoch(*self._progress.begin()))
+        return self._run(self._run_epoch())
 
     @overload
     def batches(self: "Loader[Torch]", places: Iterable[Place]) -> "Iterator[Batch[Tensor]]": ...
@@ -534,10 +560,10 @@ class Loader(Generic[FrameworkName]):
         self._running = weakref.ref(running)
         return running
 
-    def _run_epoch(self, number: int, epoch: int, consumed: int) -> Generator[Batch, None, None]:
+    def _run_epoch(self) -> Generator[Batch, None, None]:
         check_still(self._ranks)
         background.wait(self._compiling)
-        self._progress.started(number)
+        number, epoch, consumed = self._progress.begin()
         recipe = self.schedule.at(epoch)
         made = self._batch_maker(recipe).run(self._epochs.requests(recipe, self.seed, epoch, consumed))
         batches = self._hand_out(made, f"epoch {epoch}")

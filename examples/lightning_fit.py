@@ -56,6 +56,10 @@ class Classifier(lightning.LightningModule):
         self.log("loss", loss, on_epoch=True, on_step=False, batch_size=len(labels))
         return loss
 
+    def on_train_epoch_start(self) -> None:
+        # of a checkpoint between epochs Lightning loads no loader's state
+        self.trainer.train_dataloader.set_epoch(self.current_epoch)
+
     def on_train_epoch_end(self) -> None:
         self.print(f"epoch {self.current_epoch}: mean loss {self.trainer.callback_metrics['loss']:.3f}")
 

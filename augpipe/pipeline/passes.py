@@ -99,20 +99,15 @@ class Progress:
         self._number += 1
 
     def begin(self) -> tuple[int, int, int]:
-        """The next pass: its number for `started`, `gave` and `ended`, its epoch, and the samples before its start."""
+        """The pass whose first batch is asked for: its number for `gave` and `ended`, its epoch, and its start."""
         if not self._is_set:
             if self._epochs.is_over(self.consumed):
                 self.epoch += 1
             elif self.consumed > self._start:
                 self._tell_again()
-        self.consumed = self._start
+        self.consumed, self._is_set = self._start, False
         self._number += 1
         return self._number, self.epoch, self._start
-
-    def started(self, number: int) -> None:
-        """The first batch of a pass was asked for: the next pass is the one after it."""
-        if number == self._number:
-            self._is_set = False
 
     def gave(self, number: int, consumed: int) -> None:
         """A pass has handed out a batch, the last one of so many samples of its epoch."""

@@ -97,17 +97,18 @@ def _size(given: Mapping[str, Any]) -> tuple[int, int]:
 
 def _evaluate(found: Findings, given: Mapping[str, Any]) -> None:
     height, width = _size(given)
-    scale = min(height, width) if given["no_aug"] else math.floor(min(height, width) / _crop_pct(given))
+    is_training = given["is_training"]  # without augmentation: it crops to the size, by no other settings
+    scale = min(height, width) if is_training else math.floor(min(height, width) / _crop_pct(given))
     if height != width:
         found.refuse("input_size", f"{height}x{width} of evaluation is not square")
         return
-    is_squashed = given["is_training"] and not isinstance(given["input_size"], int)
-    if is_squashed or given["crop_mode"] == "squash":
+    if not isinstance(given["input_size"], int) if is_training else given["crop_mode"] == "squash":
         squashed = ops.Resize(size=(scale, scale))
         made: list[Op] = [squashed] if scale == height else [squashed, ops.CenterCrop(size=height)]
     else:
         made = [ops.CenterCrop(size=(height, width), scale=scale)]
-    found.add("Resize, CenterCrop", *made, look=_look(given))
+    is_random = is_training and given["interpolation"] == "random"  # which timm takes for bilinear there
+    found.add("Resize, CenterCrop", *made, look=_look({**given, "interpolation": None} if is_random else given))
 
 
 def _look(given: Mapping[str, Any]) -> Look:

@@ -122,6 +122,14 @@ def test_an_image_is_squashed_where_timm_squashes_it() -> None:
     assert importers.from_timm(input_size=96, no_aug=True).recipe.ops[0] == ops.CenterCrop(size=(96, 96), scale=96)
 
 
+def test_no_aug_is_for_training_only_and_leaves_no_other_crop_mode() -> None:
+    """timm's evaluation ignores `no_aug`, and its training without augmentation crops without `crop_mode`."""
+    evaluated = importers.from_timm(input_size=96, is_training=False, no_aug=True, crop_pct=0.75).recipe.ops[0]
+    assert evaluated == ops.CenterCrop(size=(96, 96), scale=128)
+    plain = importers.from_timm(input_size=96, no_aug=True, crop_mode="squash", interpolation="random").recipe
+    assert (plain.ops[0], plain.interpolation) == (ops.CenterCrop(size=(96, 96), scale=96), "bilinear")
+
+
 def test_what_is_not_mapped_is_taken_at_timms_value() -> None:
     assert importers.from_timm(**UNMAPPED).recipe == importers.from_timm().recipe
     with pytest.raises(ValueError, match="naflex: True is not mapped; False is"):

@@ -1,7 +1,9 @@
 """What a loader hands out and takes: batches, dtypes, layouts, frameworks, labels, sources, arguments."""
 
+import copy
 import logging
 import mmap
+import pickle
 import weakref
 from pathlib import Path
 from typing import Any
@@ -273,6 +275,30 @@ def test_the_global_random_states_are_left_alone() -> None:
     list(make(framework="torch"))
     after = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # noqa: NPY002
     assert before == after
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("batch_size", 2), ("drop_last", True), ("shuffle", False), ("rank", 1), ("world_size", 2), ("num_threads", 1)],
+)
+def test_what_a_loader_was_made_with_cannot_be_set(name: str, value: Any) -> None:
+    """Its epochs are cut by then, so that setting one had no effect, and the state told of an order that was not."""
+    loader = make()
+    with pytest.raises(AttributeError, match=f"{name} of a Loader is set when it is made.*Make another one"):
+        setattr(loader, name, value)
+    assert (len(loader), len(first(loader))) == (3, 4)
+
+
+def test_a_loader_that_was_used_can_be_copied_and_sent() -> None:
+    loader = make()
+    list(loader)
+    images = first(loader).images  # of a pass that is left early
+    for other in (pickle.loads(pickle.dumps(loader)), copy.deepcopy(loader), copy.copy(loader)):
+        assert (other.epoch, len(other), other.state_dict()) == (1, 3, loader.state_dict())
+        other.set_epoch(1)
+        assert np.array_equal(first(other).images, images)
+        other.set_epoch(7)
+    assert loader.epoch == 1
 
 
 def test_dropping_the_only_batch_is_refused_at_once() -> None:

@@ -266,6 +266,19 @@ def test_set_epoch_in_the_middle_of_a_pass_is_about_the_next_pass() -> None:
     assert ids_of(loader) == epoch_ids(7)
 
 
+def test_set_epoch_before_the_first_batch_of_a_pass_is_about_that_pass() -> None:
+    """Lightning makes the iterator, then tells the epoch: after a whole one it loads no loader's state."""
+    loader = make()
+    running = iter(loader)
+    loader.set_epoch(5)
+    assert ids_of(running) == epoch_ids(5)
+    assert standing(loader) == (6, 0)
+    loader.load_state_dict(loader.state_dict() | {"epoch": 2, "samples_consumed": 8})
+    running = iter(loader)
+    loader.set_epoch(2)
+    assert ids_of(running) == epoch_ids(2)[8:]
+
+
 def test_a_broken_off_pass_starts_its_epoch_anew() -> None:
     loader = make(recipe=PAPER)
     whole = samples(make(recipe=PAPER))
