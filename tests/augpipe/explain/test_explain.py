@@ -231,6 +231,18 @@ def test_short_passes_are_counted_together_and_a_long_one_by_itself(clocks: Cloc
         assert clock.times.num_batches == counted and clock.times.cores == 1.5
 
 
+def test_what_batches_took_is_added_up_from_the_second_one_on(clocks: Clocks) -> None:
+    clock = PassClock()
+    batch: Any = SimpleNamespace(num_own=4, work_s={"decoding": 2.0}, dali_s=0.5, read_bytes=100)
+    clock.begin()
+    for _ in range(3):
+        clock.add(batch, 3)
+        clock.gave()
+    found = clock.times
+    assert (found.num_images, found.work_s["decoding"], found.dali_s) == (8, 4.0, 1.0)
+    assert (found.read_bytes, found.num_cached) == (200, 6)
+
+
 def times(rate: float, *, used: float = 0.0, cores: float = 1.0, consumer_cores: float = 0.0) -> LoadTimes:
     """Of 100 images: their rate, the part of the time that a consumer uses, the cores that are busy, its own part."""
     seconds = 100 / rate

@@ -30,6 +30,12 @@ def test_a_jitter_behind_a_normalize_is_near_and_says_why() -> None:
     assert levels.recipe.ops[0].of_normalized is None
 
 
+@pytest.mark.parametrize("mean", [0.0, 0.5])  # 0 is the level 0, and with 0.5 1 is the level 255
+def test_numbers_may_be_of_all_levels(mean: float) -> None:
+    row = importers.from_text(f"T.Compose([T.ToTensor(), T.Normalize({mean}, 0.5), T.ColorJitter(0.4)])").rows[-1]
+    assert row.ops[0].of_normalized == ((mean,) * 3, (0.5,) * 3)
+
+
 @pytest.mark.parametrize(("mean", "std"), [((-0.1,) * 3, (0.5,) * 3), ((0.7,) * 3, (0.5,) * 3)])
 def test_numbers_of_no_level_are_refused(mean: object, std: object) -> None:
     with pytest.raises(ValueError, match="Normalize: stands before brightness_contrast, which keeps numbers within"):

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from augpipe import Batch, Loader, Recipe, Schedule, TargetOptions, View, ops, sampling
+from augpipe.planning.targets.inverse_map import InverseMap
 from tests.augpipe.loader.loader_sources import TEXT
 from tests.augpipe.loader.target_sources import CROPPED, ObjectSource, label_map_source, object_source, targets_by_id
 
@@ -351,3 +352,12 @@ def test_places_that_show_another_image_are_in_no_photograph(source: ObjectSourc
         np.testing.assert_allclose(found[~pasted], expected[~pasted], atol=1e-6)
         kinds.add(int(row["mixing"]["kind"]))
     assert kinds == {0, 1, 2}
+
+
+@pytest.mark.parametrize(("margin_px", "outside"), [(0.0, 1e-9), (0.5, 0.51), (-0.5, -0.49)])
+def test_edges_of_what_lies_on_top_are_part_of_it(margin_px: float, outside: float) -> None:
+    edges, middle = np.array([[10.0, 20.0, 14.0, 26.0]]), np.array([12.0, 23.0])
+    ways = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]])
+    for beyond_px, is_within in ((margin_px, True), (outside, False)):
+        points = middle + ways * (np.array([2.0, 3.0]) + beyond_px)
+        assert InverseMap._is_within(edges, points, margin_px).tolist() == [is_within] * 4

@@ -60,6 +60,12 @@ def test_a_box_outside_what_is_shown_leaves_no_line_of_itself(recipe: Recipe, bo
         assert batch.dropped == [[(0, "nothing of it is shown")]]
 
 
+def test_what_is_cut_off_at_the_image_is_not_part_of_what_may_be_visible() -> None:
+    padded = Recipe(ops=[ops.Pad(px=50, border="edge")])
+    (batch,) = epochs(OwnSource(1, (80.0, -9.0, 140.0, 60.0)), padded, 1, clip=True, min_visibility=0.9)
+    assert batch.targets[0]["boxes"].tolist() == [[130, 50, 150, 110]]
+
+
 def test_a_call_leaves_it_out_as_well() -> None:
     augment = Augment(TURNED, seed=1)
     for epoch in range(20):

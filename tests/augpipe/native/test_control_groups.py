@@ -51,7 +51,8 @@ def test_a_system_without_control_groups_has_no_limits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("quota", "num"), [("50000 100000", 1), ("150000 100000", 2), ("400000 100000", 4), ("9900000 100000", 8)]
+    ("quota", "num"),
+    [("0 100000", 1), ("50000 100000", 1), ("150000 100000", 2), ("400000 100000", 4), ("9900000 100000", 8)],
 )
 def test_cores_that_can_be_kept_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str, num: int) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)

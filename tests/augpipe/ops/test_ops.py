@@ -10,10 +10,11 @@ from scipy import stats
 
 from augpipe import Recipe, ops, plan, recipes
 from augpipe.gpu_ops.random.philox import draws, seed_key
+from augpipe.ops.bends import MAX_LEAN
 from augpipe.ops.draws import Number
 from augpipe.ops.frame import Frame
 from augpipe.ops.groups import Group
-from augpipe.ops.op import KINDS
+from augpipe.ops.op import KINDS, MAX_SIDE_PX
 from augpipe.ops.random_words import RandomWords, Stream, stream_id
 from augpipe.validation.models import FieldError
 
@@ -839,3 +840,37 @@ def test_a_new_field_is_written_where_it_is_given_alone(op: ops.Op, name: str) -
     assert name not in plain.ops[0].model_dump() and f"{name} = " not in plain.to_toml()
     for recipe in (given, plain):
         assert Recipe.model_validate(recipe.model_dump(mode="json")) == recipe
+
+
+def test_erase_takes_the_first_of_ten_rectangles_that_fits() -> None:
+    op = ops.Erase(p=1.0, scale=(0.5, 1.0), ratio=(0.1, 10.0))
+    words = np.zeros((11, op.num_words), np.uint32)  # half of the area, ten times as wide as high: does not fit
+    words[np.arange(10), 6 + 2 * np.arange(10)] = 2**31  # a square, in one of the attempts
+    edges = op.draw(RandomWords(words), Frame(np.full(11, 64), np.full(11, 64)))["edges"]
+    assert (edges[:10] == [0, 0, 45, 45]).all() and not edges[10].any()
+
+
+def test_corners_lean_by_less_than_half_of_their_triangle() -> None:
+    for given in first_and_last(ops.ElasticTransform(affine_px=1000.0, p=1.0), (48, 96)):
+        np.testing.assert_allclose(np.abs(given["corners"]), MAX_LEAN * 48 / 3, rtol=1e-6)
+
+
+FAR = {
+    ops.RandomCrop(size=8): ("x", "y"),
+    ops.MultiResolutionCrop(size=8, scales=(60_000,)): ("scale", "x", "y"),
+    ops.RandomResize(size=(50_000, 60_000)): ("short",),
+}
+
+
+@pytest.mark.parametrize("op", FAR, ids=lambda op: op.op)
+def test_draws_reach_the_far_end_of_the_largest_images(op: ops.Op) -> None:
+    found = drawn(op, 100, (MAX_SIDE_PX, MAX_SIDE_PX))
+    assert all(found[name].min() >= 0 and 40_000 < found[name].max() <= MAX_SIDE_PX for name in FAR[op])
+
+
+@pytest.mark.parametrize("op", [ops.Erase(p=1.0), ops.CoarseDropout(p=1.0)], ids=lambda op: op.op)
+def test_rectangles_reach_the_far_end_of_the_largest_frames(op: ops.Op) -> None:
+    side = 60_000
+    recipe = Recipe(ops=(ops.CenterCrop(size=side), op))
+    edges = plan(recipe, range(100), sizes=[(side, side)] * 100, seed=0).rows["drawn"][op.op]["edges"]
+    assert edges.min() >= 0 and 40_000 < edges.max() <= side

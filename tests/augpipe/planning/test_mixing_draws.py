@@ -10,6 +10,7 @@ from scipy import stats
 from augpipe import Plan, Recipe, View, ops, plan
 from augpipe.ops.mixing import beta_weights
 from augpipe.planning.mixing_draws import draw_mixing, mix_jobs
+from augpipe.planning.mosaic_draws import draw_mosaic
 
 NUM = 20_000
 LEAST_P = 1e-3
@@ -81,7 +82,16 @@ def test_rectangles_are_those_of_cutmixs_authors() -> None:
         assert found["region"].tolist() == [left, top, right, bottom]
         assert found["weight"] == 1.0 - (right - left) * (bottom - top) / 240
     assert stats.kstest(raw["centre"][:, 0], "uniform").pvalue > LEAST_P
-    assert abs(np.corrcoef(raw["centre"].T)[0, 1]) < 0.03
+
+
+def test_no_two_draws_of_a_sample_are_one_number() -> None:
+    found = drawn(ops.CutMix(p=0.5), ops.CutMix(p=0.5))  # a weight and a place, whichever of the two it is
+    placed = draw_mosaic(ops.Mosaic(size=64, p=0.5), 3, 1, np.arange(NUM), is_sampled=False)
+    for numbers in (
+        [found["kind"], found["weight"], *found["centre"].T],
+        [placed["applied"], *placed["centre"].T],
+    ):
+        assert np.abs(np.corrcoef(numbers) - np.eye(len(numbers))).max() < 0.03
 
 
 def test_mix_up_takes_the_whole_image_by_the_drawn_weight() -> None:

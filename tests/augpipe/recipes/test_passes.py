@@ -13,6 +13,8 @@ from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.ops import commuting
 from augpipe.ops.keep_objects import KnownObjects
 from augpipe.ops.kinds import KINDS
+from augpipe.ops.op import keyed
+from augpipe.ops.view_passes import late_steps
 from augpipe.planning.plan import Plan, plan
 from augpipe.recipes.parts import only_ops, without_ops
 
@@ -202,3 +204,10 @@ def test_a_crop_of_a_later_pass_looks_at_the_objects_that_are_left() -> None:
     assert (found["keep_objects"] == expected["keep_objects"]).all() and found["keep_objects"]["tries"].max() > 1
     for name in ("x", "y", "width", "height"):
         np.testing.assert_allclose(found[name], expected[name], atol=1e-6)
+
+
+def test_steps_on_levels_act_late_only_where_pixels_are_mixed() -> None:
+    before, border = [ops.CenterCrop(size=16), ops.Solarize()], ("constant", (0.0, 0.0, 0.0))
+    for between, late in (([], [("solarize", "rotate")]), ([ops.WholePixels()], [])):
+        listed = keyed([*before, *between, ops.Rotate()])
+        assert [(step.op, look_up.op) for step, look_up in late_steps((listed,), border, "linear")] == late

@@ -1,11 +1,13 @@
 """Pascal VOC: its folders and those of others, boxes that count from 1 or 0, and XML that is hostile or wrong."""
 
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from augpipe.datasets.annotations.voc import VocSource
+from augpipe.datasets.annotations.voc import VocSource, _size
 from augpipe.datasets.open import open_source
 from augpipe.sources.targets import Targets
 from tests.datasets.annotations.annotated_sets import SIZES, everything, put_image, put_images
@@ -74,6 +76,12 @@ def test_a_zero_anywhere_means_that_pixels_count_from_zero(tmp_path: Path) -> No
     only = VocSource(tmp_path / "images", tmp_path / "xml", classes=["cat"])
     assert len(boxes_of(everything(only))) == 1
     assert only.left_out[-1].startswith("2 objects of classes that are not among those given (the first: ")
+
+
+@pytest.mark.parametrize("size", [(48, 0), (0, 64), (48, 1 << 31), (1 << 31, 64), ("nan", 64)])
+def test_a_side_that_cannot_be_leaves_the_size_open(size: tuple[Any, int]) -> None:
+    made = ElementTree.fromstring("<a><size><height>{}</height><width>{}</width></size></a>".format(*size))
+    assert _size(made) == (0, 0)
 
 
 def test_the_size_tells_whether_a_turned_image_was_annotated_upright(tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ def test_boxes_are_parts_of_the_image(tmp_path: Path) -> None:
     assert source.notes == ["1 image without a file of labels, so without objects"]
     named = YoloSource(tmp_path / "images", classes=["cat", "dog", "bird"])
     assert named.object_classes == ("cat", "dog", "bird")
+    with pytest.raises(ValueError, match="1 is none of the 1 classes"):
+        YoloSource(tmp_path / "images", classes=["cat"])
 
 
 def test_classes_are_chosen_by_the_names_of_a_yaml_file(tmp_path: Path) -> None:
@@ -151,6 +153,9 @@ def test_splits_of_a_yaml_file(tmp_path: Path) -> None:
     source = open_source(tmp_path, split="valid")
     assert Path(source.name(0)) == tmp_path / "valid/images/a.jpg"
     assert isinstance(source, YoloSource) and source.object_classes == ("cat", "dog")
+    put_labels(tmp_path / "sets", {"b": LINE}, "train: ../train/images\nnames: [cat, dog]\n")  # as it says: it is there
+    put_images(tmp_path / "sets/train/images")
+    assert Path(open_source(tmp_path / "sets/data.yaml").name(0)) == tmp_path / "train/images/a.jpg"
     alone = open_source(tmp_path / "train/images", annotations=tmp_path / "train/labels")
     assert isinstance(alone, YoloSource) and alone.object_classes == ("cat", "dog")  # of the file above
     with pytest.raises(ValueError, match="data.yaml: test leads to .*test/images.*which does not exist"):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from augpipe.datasets.prepare.rendition import render_scale, resize, target_size
+from augpipe.datasets.prepare.rendition import check_length, render_scale, resize, target_size
 from augpipe.datasets.prepare.settings import PrepareSettings, parse_scales
 from augpipe.datasets.prepare.upright import open_upright
 from augpipe.decoding import MAX_PIXELS, decode, probe
@@ -249,6 +249,13 @@ def test_what_no_jpeg_can_hold_is_refused_before_the_work() -> None:
     line = open_upright(np.zeros((1, 5000), np.uint8), MAX_PIXELS)
     with pytest.raises(ValueError, match=r"would have 1280000x256 pixels at its scale; a JPEG has at most 65500"):
         render_scale(line, "256", settings(upscale=True))
+
+
+def test_a_file_may_have_all_the_bytes_that_a_shard_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("augpipe.datasets.prepare.rendition.MAX_IMAGE_BYTES", 3)
+    check_length(b"abc")
+    with pytest.raises(ValueError, match="its 4 bytes are more than the 3"):
+        check_length(b"abcd")
 
 
 def test_settings_say_what_is_wrong() -> None:

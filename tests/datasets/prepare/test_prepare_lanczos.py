@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from augpipe.datasets.prepare.lanczos import lanczos
+from augpipe.datasets.prepare.lanczos import _weights, lanczos
 from augpipe.datasets.prepare.rendition import resize, target_size
 
 SIZES = [(1, 1), (1, 9), (2, 3), (7, 400), (33, 31), (64, 64), (99, 150), (375, 500), (333, 257), (700, 90)]
@@ -29,6 +29,13 @@ def test_it_is_bit_equal_to_pillow(height: int, width: int, scale: str) -> None:
         wanted = np.asarray(narrow.resize((wide, tall), Image.Resampling.LANCZOS))
         assert np.array_equal(lanczos(pixels, tall, wide)[..., :3], wanted)
         assert np.array_equal(np.asarray(resize(image, tall, wide, linear_light=False)), wanted)
+
+
+@pytest.mark.parametrize("num_in", [1, 2, 7, 100])
+@pytest.mark.parametrize("num_out", [1, 3, 7, 300])
+def test_no_weight_leads_out_of_the_image(num_in: int, num_out: int) -> None:
+    starts, weights = _weights(num_in, num_out)
+    assert starts.min() >= 0 and starts.max() + weights.shape[1] <= num_in
 
 
 def test_all_four_bytes_are_resampled_alike() -> None:

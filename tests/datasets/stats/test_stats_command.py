@@ -4,6 +4,8 @@ import json
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from augpipe.cli.app import app
+from augpipe.cli.stats import MOST_CLASSES, MOST_LINES, _groups, _label_numbers, _unusable
 from augpipe.ops import Normalize
 from augpipe.recipes.recipe import Recipe
 from tests.augpipe.decoding.image_files import encoded, scene, write_files
@@ -149,3 +152,18 @@ def test_label_names_what_is_not_there(folder: Path) -> None:
         assert ended.exit_code == 2 and answer in " ".join(ended.output.split()), ended.output
     ended = CliRunner().invoke(app, ["stats", "photos", "--label", "x"])
     assert ended.exit_code == 2 and "a FolderSource takes no label=.... Leave it out." in ended.output
+
+
+def test_a_list_that_is_shown_whole_does_not_end_with_0_more() -> None:
+    number = SimpleNamespace(name="a", least=0.0, mean=0.5, std=0.1, most=1.0, num_not_zero=3)
+    photograph = SimpleNamespace(name="a.jpg", reason="empty", label=0)
+    group = SimpleNamespace(kind="same_bytes", contradicts=False, members=[photograph] * MOST_LINES)
+    found: Any = SimpleNamespace(
+        label_numbers=[number] * 2 * MOST_CLASSES,
+        sums=SimpleNamespace(num_unusable=MOST_LINES, unusable=[photograph] * MOST_LINES),
+        duplicates=SimpleNamespace(groups=[group] * MOST_LINES),
+        classes=("cat",),
+        short_name=str,
+    )
+    tables: list[Any] = [*_label_numbers(found), *_unusable(found), *_groups(found)]
+    assert [table.row_count for table in tables] == [2 * MOST_CLASSES, MOST_LINES, MOST_LINES**2]

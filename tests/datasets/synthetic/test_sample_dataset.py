@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from augpipe.datasets.synthetic.backdrops import BACKDROPS, Backdrop, _fill_belo
 from augpipe.datasets.synthetic.generate import class_names, generate
 from augpipe.datasets.synthetic.mood import draw_mood
 from augpipe.datasets.synthetic.scene import draw_scene
-from augpipe.datasets.synthetic.shapes import DISTRACTORS, KINDS
+from augpipe.datasets.synthetic.shapes import DISTRACTORS, KINDS, Shape
 from augpipe.datasets.synthetic.sprites import place
 
 SEEDS = st.integers(0, 2**32)
@@ -351,3 +352,29 @@ def test_a_backdrop_looks_as_it_did(make: Backdrop) -> None:
     horizon, levels = SEEN[make.__name__]
     assert make(rng, pixels, draw_mood(rng)) == horizon
     np.testing.assert_allclose(pixels.reshape(4, -1, 3).mean(axis=1).ravel(), [*map(int, levels.split())], atol=0.6)
+
+
+DRAWN = {
+    "bird": (211, 19.2, -23.5, 65.4, 18.4),
+    "fish": (196, 35.1, -22.3, 73.0, 18.4),
+    "butterfly": (424, 0.0, -93.8, 86.3, 143.3),
+    "leaf": (158, 0.0, -13.6, 22.8, 35.2),
+    "star": (28, 0.0, 0.0, 5.6, 5.6),
+    "ring": (176, 0.0, 0.0, 95.1, 33.2),
+    "spiral": (220, -1.1, -8.8, 46.5, 45.2),
+    "dartboard": (328, 0.0, 0.0, 70.7, 70.7),
+    "key": (96, -41.1, 1.2, 40.7, 4.7),
+    "cross": (60, 0.0, 0.0, 7.8, 7.8),
+    "_ball": (80, -12.0, -12.0, 24.4, 24.4),
+    "_box": (8, 0.0, -1.8, 8.0, 4.1),
+    "_triangle": (6, 0.0, 1.1, 2.3, 2.2),
+}
+"""Each shape's points for one seed: how many, the sums of x and of y, and of their squares."""
+
+
+@pytest.mark.parametrize("make", [*KINDS.values(), *DISTRACTORS], ids=lambda make: make.__name__)
+def test_a_shape_looks_as_it_did(make: Callable[[np.random.Generator], Shape]) -> None:
+    """Where it is to look otherwise, DRAWN changes, and so does every sample dataset."""
+    points = np.concatenate([polygon.points for polygon in make(np.random.default_rng(5))])
+    found = len(points), *points.sum(axis=0), *(points**2).sum(axis=0)
+    np.testing.assert_allclose(found, DRAWN[make.__name__], atol=0.06)

@@ -244,6 +244,12 @@ def test_an_evaluation_reads_as_often_for_any_number_of_batches(world: World) ->
     assert reads[0] == reads[1]
 
 
+def test_a_network_without_buffers_exchanges_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dist, "get_world_size", lambda _group: 2)
+    with averaged_buffers(nn.Linear(2, 1), world.control):
+        pass  # an exchange of nothing would be an error
+
+
 def test_buffers_are_averaged_by_one_read_for_any_number_of_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of any floating-point type and shape; another rank with the same ones leaves them as they are."""
     monkeypatch.setattr(dist, "get_world_size", lambda _group: 2)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,17 @@ def test_drop_last_reaches_the_training_loader(
     settings = config(tmp_path / "run", write_photos(tmp_path, 10), data={"drop_last": drop_last})
     found = training_loader(settings, open_source(settings.data.source), alone)
     assert [len(batch) for batch in found] == lengths
+
+
+@pytest.mark.parametrize(("given", "threads"), [({}, 4), ({"num_threads": 3}, 3)])
+def test_a_rank_takes_its_share_of_the_cores_or_the_threads_given(
+    tmp_path: Path, alone: World, monkeypatch: pytest.MonkeyPatch, given: dict[str, int], threads: int
+) -> None:
+    monkeypatch.setattr("augpipe.trainer.loop.data.num_usable_cores", lambda: 9)
+    settings = config(tmp_path / "run", write_photos(tmp_path, 10), data={"num_threads": None} | given)
+    for make in (training_loader, evaluation_loader):
+        found = make(settings, open_source(settings.data.source), replace(alone, local_size=2))
+        assert found._num_threads == threads
 
 
 def test_the_evaluation_leaves_no_image_out(tmp_path: Path, alone: World) -> None:

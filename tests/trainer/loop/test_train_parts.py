@@ -245,6 +245,9 @@ def test_groups_take_every_batch_of_the_loader_once(
     num: int, batch_size: int, size: int, accumulate: int, drop_last: bool
 ) -> None:
     per_batch, consumed, batches = batch_size * size, 0, 0
+    assert not next_update(
+        consumed=num, num_samples=num, per_batch=per_batch, accumulate=accumulate, drop_last=drop_last
+    )
     while group := next_update(
         consumed=consumed, num_samples=num, per_batch=per_batch, accumulate=accumulate, drop_last=drop_last
     ):

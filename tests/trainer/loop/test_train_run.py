@@ -126,6 +126,11 @@ def test_an_average_begins_with_the_weights_of_the_run_that_it_goes_on_with(phot
         assert torch.equal(after[name], before[name.replace("ema/module.", "model/")]), name
 
 
+def test_a_rank_s_torch_draws_from_another_stream_than_the_first_weights(photos: Path, tmp_path: Path) -> None:
+    run(config(tmp_path / "run", photos, seed=3, max_steps=1))
+    assert torch.initial_seed() != 3
+
+
 def test_checkpoints_at_the_ends_of_some_epochs(photos: Path, tmp_path: Path) -> None:
     run(config(tmp_path / "run", photos, epochs=3, checkpoint={"every_epochs": 2}))
     assert checkpoints(tmp_path / "run") == ["step-000000010", "step-000000015"]

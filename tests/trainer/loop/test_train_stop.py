@@ -15,7 +15,7 @@ from augpipe.errors import DeviceError, SampleError
 from augpipe.recipes.recipe import Recipe
 from augpipe.trainer.config import make_config, to_toml
 from augpipe.trainer.config.tables import DataConfig
-from augpipe.trainer.launch import EXIT_FAILURE, EXIT_USAGE, end_after, launch
+from augpipe.trainer.launch import EXIT_FAILURE, EXIT_USAGE, check_config, end_after, launch
 from augpipe.trainer.loop import NotFiniteError, SaveError, run
 from augpipe.trainer.loop.data import training_recipe
 from augpipe.trainer.loop.evaluate import Evaluation
@@ -91,6 +91,15 @@ def test_a_size_that_no_scale_has_room_for(capsys: pytest.CaptureFixture[str], m
         "augpipe (rank 1): size=300 is larger than 256, the smallest of scales=[256, 512]: a crop cannot exceed the "
         "resized image. Lower size, or raise scales to at least 300.\n"
     )
+
+
+def test_a_long_file_is_not_a_config_though_it_begins_as_one(tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    path.write_bytes(b"#" * 2**20)
+    check_config(str(path))
+    path.write_bytes(b"#" * (2**20 + 1))
+    with pytest.raises(ValueError, match="notes is not a TOML file"):
+        check_config(str(path))
 
 
 INSTALLED = "/home/me/augpipe/.venv/lib/python3.12/site-packages"

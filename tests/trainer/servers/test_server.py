@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from augpipe.trainer.config.tables import OptimConfig
-from augpipe.trainer.servers.messages import LeaseName, Part, Update
+from augpipe.trainer.servers.messages import LeaseName, Part, Save, Update
 from augpipe.trainer.servers.modes import Asynchronous
 from augpipe.trainer.servers.order_log import NO_LEASE, Event, Kind, OrderLog, read_events
 from augpipe.trainer.servers.server import Server
@@ -75,6 +75,15 @@ def test_narrow_weights_are_those_without_an_encoded_pull(kind: str) -> None:
             made.carry_out(number + 1, Update(pushes=(name,), num_samples=(8,), workers=(number % 2,), lr=1.0))
         plain, encoded = (made._hand(number % 2, False).narrow for made in servers)
         np.testing.assert_array_equal(plain, encoded)
+
+
+def test_a_pull_after_a_checkpoint_is_whole(tmp_path: Path) -> None:
+    """As it is after a restart from there, so that a run that goes on and one that is resumed are the same."""
+    made = server(nn.Linear(3, 2), pull_codec="fp32")
+    assert [made._hand(0, whole=False).is_change for _ in range(2)] == [False, True]
+    made.stage(0, LeaseName(0, 0, 0), push(np.ones(6, np.float32), np.ones(2, np.float32)))
+    made.carry_out(1, Save(folder=str(tmp_path)))
+    assert not made._hand(0, whole=False).is_change and not made._staged
 
 
 def test_whoever_rejoins_counts_from_the_slowest_and_holds_nobody_up() -> None:

@@ -9,6 +9,7 @@ from torch import nn
 from augpipe.trainer.exchange.schedule import Collective
 from augpipe.trainer.simulate.cluster_card import Card, WireRates
 from augpipe.trainer.simulate.layers import Layer
+from augpipe.trainer.simulate.links import OneForAll
 from augpipe.trainer.simulate.step import play_steps
 from augpipe.trainer.simulate.workload import Settings, Workload
 
@@ -128,6 +129,11 @@ def test_one_rank_stands_for_all(strategy: str, devices: int, ranks: int, layer_
     full, one = play_steps(work, in_full=True), play_steps(work, in_full=False)
     assert one.step_s == pytest.approx(full.step_s, rel=0.03)
     assert one.bytes_sent == full.bytes_sent
+
+
+def test_of_a_group_those_on_rank_0_s_node_are_near() -> None:
+    links = OneForAll(card(devices_per_node=4), 8)
+    assert [links.among(group)._near for group in ([0, 4], [0, 3], range(8))] == [1, 2, 4]
 
 
 def test_what_a_rank_did_is_noted_in_order() -> None:
