@@ -107,11 +107,20 @@ def test_a_rank_without_images_has_nothing_to_explain() -> None:
         made.explain(seconds=0.05)
 
 
+BLURRED = Recipe(ops=(ops.RandomResizedCrop(size=64), ops.Blur(sigma_px=(4.0, 4.0), p=1.0), ops.Normalize()))
+
+
+def blur_takes_most(settings: Settings, images: Any, epoch: int) -> Parts:
+    """In place of `time_parts`."""
+    blurs = any(op.op == "blur" and op.p > 0.0 for op in settings.recipe.ops)
+    return Parts(decoding=0.5, map=0.5, program=2.0 if blurs else 0.0, cached_bytes=0.0)
+
+
 @pytest.mark.slow
-def test_a_recipe_of_a_schedule_is_told_and_not_given() -> None:
+def test_a_recipe_of_a_schedule_is_told_and_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passed on as the loader's recipe, it would end the schedule."""
-    blurred = Recipe(ops=(ops.RandomResizedCrop(size=64), ops.Blur(sigma_px=(4.0, 4.0), p=1.0), ops.Normalize()))
-    tried = case(blurred)
+    monkeypatch.setattr(advice, "time_parts", blur_takes_most)
+    tried = case(BLURRED)
     of_schedule = replace(
         tried, trials=replace(tried.trials, settings=replace(tried.trials.settings, recipes_differ=True))
     )
@@ -503,17 +512,12 @@ def test_epochs_of_smaller_files_last_as_long_as_a_trial(monkeypatch: pytest.Mon
 
 
 def test_an_op_that_takes_most_of_the_time_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def timed(settings: Settings, images: Any, epoch: int) -> Parts:
-        blurs = any(op.op == "blur" and op.p > 0.0 for op in settings.recipe.ops)
-        return Parts(decoding=0.5, map=0.5, program=2.0 if blurs else 0.0, cached_bytes=0.0)
-
-    monkeypatch.setattr(advice, "time_parts", timed)
-    blurred = Recipe(ops=(ops.RandomResizedCrop(size=64), ops.Blur(sigma_px=(4.0, 4.0), p=1.0), ops.Normalize()))
-    by_filter, without = advice._another_recipe(case(blurred))
+    monkeypatch.setattr(advice, "time_parts", blur_takes_most)
+    by_filter, without = advice._another_recipe(case(BLURRED))
     assert by_filter.arguments["recipe"].ops[1] == ops.GaussianBlur(sigma_px=(4.0, 4.0), p=1.0)
     assert without.text == "leave blur out, or lower its p"
     assert without.arguments["recipe"].ops[1].p == 0.0
-    views = Recipe(views=(View(ops=blurred.ops, count=2), View(ops=RECIPE.ops)))
+    views = Recipe(views=(View(ops=BLURRED.ops, count=2), View(ops=RECIPE.ops)))
     changed = advice._with(views, "blur", p=0.0)
     assert [view.count for view in changed.views] == [2, 1] and changed.views[0].ops[1].p == 0.0
     assert list(advice._another_recipe(case(evaluation(16, scale=18)))) == []
