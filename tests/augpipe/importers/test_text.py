@@ -78,6 +78,15 @@ def test_timm_is_read_by_its_arguments() -> None:
     )
 
 
+def test_timm_is_read_with_its_own_defaults_and_positions() -> None:
+    evaluated = importers.from_timm(input_size=96, is_training=False).recipe
+    assert importers.from_text("create_transform(96)").recipe == evaluated
+    trained = importers.from_timm(input_size=96, is_training=True, hflip=0.0).recipe
+    assert importers.from_text("create_transform(96, True, hflip=0.0)").recipe == trained
+    with pytest.raises(ValueError, match="two arguments by position"):
+        importers.from_text("create_transform(96, True, False)")
+
+
 def test_a_function_is_read_at_its_defaults_which_are_told() -> None:
     found = importers.from_text(SCRIPT, "train")
     assert found.recipe.ops == (
