@@ -55,6 +55,17 @@ def test_alone_it_is_the_only_rank_and_says_nothing(caplog: pytest.LogCaptureFix
     assert told_of_ranks(caplog) == []
 
 
+@pytest.mark.parametrize(("rank", "drop_last", "num"), [(1, False, 0), (2, False, 1), (2, True, 0)])
+def test_a_rank_whose_last_batch_is_empty_is_told(
+    rank: int, drop_last: bool, num: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Five ranks take ten of twelve images, and two are left."""
+    made = make(batch_size=2, rank=rank, world_size=5, drop_last=drop_last)
+    assert (len(list(made)[-1]) == 0) == bool(num)
+    told = [record.levelname for record in caplog.records if "is empty" in record.getMessage()]
+    assert told == ["WARNING"] * num
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_under_torchrun_ranks_share_the_samples(
     rank: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
