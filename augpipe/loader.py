@@ -45,7 +45,7 @@ from augpipe.recipes.refusals import refuse_passes
 from augpipe.recipes.schedule import Schedule
 from augpipe.sampling import Sampler
 from augpipe.sampling.epoch_order import Place
-from augpipe.sampling.own_rank import check_still, ranks_of
+from augpipe.sampling.own_rank import check_still, empty_batch_of, ranks_of
 from augpipe.sampling.samplers import bind, check_alternation
 from augpipe.sampling.state import STATE_VERSION, check_state, recipe_text
 from augpipe.sources.identity import identity_of
@@ -266,6 +266,9 @@ class Loader(Generic[FrameworkName]):
             shuffle=shuffle,
             sampling=sampling,
         )
+        num_left = self._epochs.num_samples % (self.batch_size * self.world_size)
+        if not drop_last and 0 < num_left <= self.rank:
+            _tell_once(logging.WARNING, empty_batch_of(self._ranks, num_left))
         self._progress = Progress(self._epochs, tells=self.rank == 0)
         self._identity: dict[str, Any] | None = None
         self._recipe_text = recipe_text(self.schedule)

@@ -16,6 +16,7 @@ from augpipe.native.cpu_render import Scratch, check_image, pack_into
 from augpipe.planning.plan import refusals
 from augpipe.recipes.recipe import Recipe
 from augpipe.sources.protocol import Pixels, Source
+from augpipe.validation.arguments import MAX_INDEXABLE_PIXELS
 
 
 @dataclass(kw_only=True, slots=True)
@@ -82,10 +83,10 @@ class StoredImage:
         array = self.content
         if not isinstance(array, np.ndarray) or array.ndim != 3 or array.strides[1:] != (4, 1) or array.strides[0] < 0:
             return None
-        address, (height, width) = array.ctypes.data, self.size
-        if address % 4 or array.strides[0] % 4 or width < 2:
+        address, (height, width), pixels_to_next_row = array.ctypes.data, self.size, array.strides[0] // 4
+        if address % 4 or array.strides[0] % 4 or width < 2 or height * pixels_to_next_row > MAX_INDEXABLE_PIXELS:
             return None
-        return LocatedPixels(address=address, height=height, width=array.strides[0] // 4, owner=array)
+        return LocatedPixels(address=address, height=height, width=pixels_to_next_row, owner=array)
 
     def whole(self, factor: int = 1) -> Decodable:
         """All of it at 1/`factor`."""

@@ -6,6 +6,7 @@ import sys
 from typing import Any, NamedTuple
 
 from augpipe.validation.arguments import as_count, as_whole
+from augpipe.validation.plural import count
 
 
 class Ranks(NamedTuple):
@@ -49,6 +50,14 @@ def check_still(ranks: Ranks) -> None:
             f"{ranks.world_size}, and the group says rank {now[0]} of {now[1]}. Make the loader after "
             "init_process_group, or give it rank and world_size."
         )
+
+
+def empty_batch_of(ranks: Ranks, num_left: int) -> str:
+    """What a rank is told that gets none of an epoch's last samples."""
+    return (
+        f"an epoch's last batch is empty for rank {ranks.rank}: all {ranks.world_size} ranks share "
+        f"{count(num_left, 'sample')} there. The mean of no losses is NaN; drop_last=True leaves that batch out."
+    )
 
 
 def _found() -> Ranks:

@@ -48,8 +48,7 @@ def found_in(text: str, name: str | None = None, version: str | None = None) -> 
     elif call.library == "albumentations":
         found = _albumentations(call, version)
     elif call.library == "timm" and call.name == "create_transform":
-        size = {"input_size": call.args[0]} if call.args else {}
-        found = timm.found_in({**size, **call.kwargs})
+        found = timm.found_in({"is_training": False, **timm.by_position(call.args), **call.kwargs})
     else:
         raise ValueError(
             f"line {call.line}: {call.path} is not of torchvision, albumentations or kornia, nor timm's "

@@ -1,7 +1,7 @@
 """The arguments of timm's `create_transform`, as a recipe."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from augpipe import ops
@@ -51,6 +51,9 @@ UNMAPPED: dict[str, Any] = {
     "patchify_flatten": True,
 }
 """What is taken at timm's own value alone, at which it changes nothing."""
+OF_EVALUATION = ("crop_pct", "crop_mode", "crop_border_pixels")
+BY_POSITION = ("input_size", "is_training")
+"""What comes first in every version of timm; behind these they differ."""
 DEFAULT_CROP_PCT = 0.875
 ERASED = {"const": "mean", "pixel": "noise"}
 """The `mode` of timm's RandomErasing -> the fill of an Erase."""
@@ -66,6 +69,12 @@ def found_in(arguments: Mapping[str, Any]) -> Findings:
         elif name not in DEFAULTS:
             near = nearest(name, list(DEFAULTS))
             found.refuse(name, "is not an argument that is known here" + (f"; {near!r} is" if near else ""))
+    if "is_training" not in arguments:
+        for name in OF_EVALUATION:
+            if arguments.get(name) is not None:
+                found.refuse(
+                    name, "is of evaluation, and is_training is not given, which is True here and False in timm: say it"
+                )
     given = {**DEFAULTS, **{name: value for name, value in arguments.items() if name in DEFAULTS}}
     if given["train_crop_mode"] not in (None, "rrc"):
         found.refuse("train_crop_mode", f"{given['train_crop_mode']!r} is not mapped; 'rrc' is")
@@ -87,6 +96,20 @@ def found_in(arguments: Mapping[str, Any]) -> Findings:
     except (TypeError, ValueError) as error:
         found.refuse("arguments", " ".join(str(error).split("\n")))
     return found
+
+
+def by_position(values: Sequence[Any]) -> dict[str, Any]:
+    """The arguments of a call by name.
+
+    Raises:
+        ValueError: there are more than versions of timm agree on.
+    """
+    if len(values) > len(BY_POSITION):
+        raise ValueError(
+            f"create_transform takes two arguments by position here, {' and '.join(BY_POSITION)}, as versions of timm "
+            f"differ behind them. Name the {len(values) - len(BY_POSITION)} others."
+        )
+    return dict(zip(BY_POSITION, values, strict=False))
 
 
 def _size(given: Mapping[str, Any]) -> tuple[int, int]:
