@@ -216,7 +216,7 @@ def chain_of(library: str, container: str, recipe: str) -> Chain:
     if library == "albumentations":
         names |= {"ToTensorV2": lambda **_: names["A"].NoOp(), "Image": importlib.import_module("PIL.Image")}
         made = eval(recipe, names)
-        return lambda image: made(image=image)
+        return lambda image: made(image=image)["image"]
     names |= {"transforms": names["T"], "v2": names["T"], "Image": importlib.import_module("PIL.Image")}
     names["nn"] = names["torch"].nn
     return eval(recipe.replace(*TO_TENSORS) if container == "tensor" else recipe, names)  # type: ignore[no-any-return]
