@@ -51,11 +51,13 @@ def pixels_of(image: Any) -> Pixels:
 
     It is Pillow's memory, and read-only, unless Pillow is older or holds the image in pieces.
     """
+    image.load()  # some files have another size then
     width, height = image.size
     capsule = _shown(image) if width * height else None
     if capsule is None:
         return np.asarray(image)
     array = _ArrowArray.from_address(_pointer_of(capsule, b"arrow_array"))
+    assert array.length == width * height
     if array.n_children == 0:
         return np.asarray(_Memory(array.buffers[1], (height, width), capsule))
     of_bytes = array.children[0].contents
@@ -74,6 +76,7 @@ def _shown(image: Any) -> Any:
 
 def is_in_pieces(image: Any) -> bool:
     """Whether Pillow shows memory, but not this large image's, as it holds rows of it in several places."""
+    image.load()
     num_pixels: int = image.size[0] * image.size[1]
     return 4 * num_pixels > BYTES_IN_ONE_PIECE and hasattr(image, "__arrow_c_array__") and _shown(image) is None
 

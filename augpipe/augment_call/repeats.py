@@ -30,8 +30,8 @@ class Repeats:
         return bool(self._shared[_TOLD])
 
     def begin(self) -> None:
-        """An epoch was set: nothing of it was seen."""
-        self._shared[_NUM] = 0
+        """Epochs are set: nothing has to be said."""
+        self._shared[_TOLD] = 1
 
     def look(self, ids: npt.NDArray[np.int64], epoch: int, recipe: Recipe) -> None:
         """Warn if the first image of this epoch is among these, and many were since, and the recipe draws anything."""
@@ -43,8 +43,8 @@ class Repeats:
         elif shared[_NUM] >= _LEAST and (ids == shared[_FIRST]).any() and recipe.num_variants != 1:
             shared[_TOLD] = 1
             logger.warning(
-                "sample %d comes again in epoch %d, with the same draws as before. Call augment.set_epoch(epoch) "
-                "before each epoch; if a sampler repeats samples, give ids that differ.",
+                "sample %d comes again in epoch %d, with the same draws as before. Unless that is meant, call "
+                "augment.set_epoch(epoch) before each epoch; if a sampler repeats samples, give ids that differ.",
                 shared[_FIRST],
                 epoch,
             )

@@ -24,7 +24,8 @@ class LocatedPixels:
     channels: int = 4
     """1, 3 or 4 bytes a pixel; the fourth means nothing."""
     owner: Any
-    """What keeps the memory: on the host a C-contiguous uint8 array that they lie in, else a batch or an arena."""
+    """What keeps the memory: on the host a uint8 array that they lie in, C-contiguous unless read in place by a call;
+    else a batch or an arena."""
 
     @classmethod
     def of(cls, pixels: Pixels, first_x: int = 0, first_y: int = 0) -> "LocatedPixels":

@@ -81,7 +81,9 @@ class StoredImage:
     def in_place(self) -> LocatedPixels | None:
         """All of an array whose pixels the kernel can read where they lie: four bytes each, side by side; else None."""
         array = self.content
-        if not isinstance(array, np.ndarray) or array.ndim != 3 or array.strides[1:] != (4, 1) or array.strides[0] < 0:
+        if not isinstance(array, np.ndarray) or array.ndim != 3 or array.shape[2] < 3:
+            return None
+        if array.strides[1:] != (4, 1) or array.strides[0] < 0:
             return None
         address, (height, width), pixels_to_next_row = array.ctypes.data, self.size, array.strides[0] // 4
         if address % 4 or array.strides[0] % 4 or width < 2 or height * pixels_to_next_row > MAX_INDEXABLE_PIXELS:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from augpipe.datasets.files.splits import remedy, splits_among
 from augpipe.datasets.metadata.names import listed, printable
@@ -102,15 +102,17 @@ def caution_of_maps(where: str, found: Mapping[str, Sequence[bytes]]) -> list[st
         where: the folder that holds them.
         found: class folder -> its files, below `where`.
     """
+    photographs = {name: {_stem(file) for file in files} for name, files in found.items() if not _MAPS.search(name)}
     for folder in filter(_MAPS.search, found):
-        first = _stem(found[folder][0])
-        for other, files in found.items():
-            if _MAPS.search(other) is None and any(_is_named_for(first, _stem(file)) for file in files):
-                images, maps = (printable(os.path.join(where, name)) for name in (other, folder))
-                return [
-                    f"files of the class {printable(folder)!r} are named like those of {printable(other)!r}; if they "
-                    f"are its label maps, give open_source({images!r}, annotations={maps!r})"
-                ]
+        files = found[folder]
+        some = [_stem(files[place]) for place in (0, len(files) // 2, -1)]
+        named = [other for other, stems in photographs.items() if all(_is_named_for(one, stems) for one in some)]
+        if len(named) == 1:  # files of all classes may be numbered alike
+            images, maps = (printable(os.path.join(where, name)) for name in (named[0], folder))
+            return [
+                f"files of the class {printable(folder)!r} are named like those of {printable(named[0])!r}; if they "
+                f"are its label maps, give open_source({images!r}, annotations={maps!r})"
+            ]
     return []
 
 
@@ -122,10 +124,10 @@ def caution_of_maps_among(names: Iterable[bytes]) -> list[str]:
     maps = [name for name in maps if name.rpartition(b"_mask")[0] in stems]
     if not maps:
         return []
-    verbs = ("file that is", "is") if len(maps) == 1 else ("files that are", "are")
+    first = printable(os.fsdecode(maps[0]))
     return [
-        f"{len(maps):,} {verbs[0]} named like a photograph with _mask behind it {verbs[1]} read as photographs (the "
-        f"first: {printable(os.fsdecode(maps[0]))!r}); if they are label maps, move them away"
+        f"{count(len(maps), 'file')} named like a photograph with _mask behind it: read as photographs, as {first!r}; "
+        "if they are label maps, move them away"
     ]
 
 
@@ -133,5 +135,7 @@ def _stem(path: bytes) -> str:
     return os.path.splitext(os.path.basename(os.fsdecode(path)))[0]
 
 
-def _is_named_for(name: str, image: str) -> bool:
-    return name.startswith(image) and not name[len(image) : len(image) + 1].isalnum()
+def _is_named_for(name: str, images: Collection[str]) -> bool:
+    """Whether it is an image's name, or begins with one that ends there."""
+    ends = (end for end in range(len(name), 0, -1) if not name[end : end + 1].isalnum())
+    return any(name[:end] in images for end in ends)

@@ -53,7 +53,7 @@ from augpipe.gpu_ops.image.scratch_rows import (
 from augpipe.gpu_ops.image.tone import channel
 from augpipe.gpu_ops.image.windows import BLOCK, WINDOW, sum_wide_window, sum_window
 from augpipe.gpu_ops.jit import subroutine
-from augpipe.gpu_ops.memory import has_avx512, load, prefer_wide_vectors, prefetch, store
+from augpipe.gpu_ops.memory import load, prefer_wide_vectors, prefetch, store
 
 load_byte = load("pixels", types.uint8)
 load_column, store_column = load("values", types.float32), store("values")
@@ -183,7 +183,7 @@ def _sum_along_x(pixels, row, line, s, width, are_taps_inside, window, at_line):
     for i in range(0, width, PREFETCH_STEP):
         prefetch(np.uintp(address + 4 * (np.int64(load_index_x(at_index_x, i)) + ahead)))
 
-    if has_avx512():
+    if window:
         at_base = s + INDEX_Y * offset
         for block in range((width + BLOCK - 1) // BLOCK):
             first, base = min(block * BLOCK, width - BLOCK), load_index_y(at_base, block)

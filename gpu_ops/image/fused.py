@@ -15,8 +15,9 @@ from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.image.aligned import sample_aligned, sample_shrunk
 from augpipe.gpu_ops.image.copied import copy_rows, is_copied
 from augpipe.gpu_ops.image.field import BEYOND, NODE_ROWS, TAPS, bend_row
+from augpipe.gpu_ops.image.finished_rows import finish_row
 from augpipe.gpu_ops.image.lens import distort, radial_gain
-from augpipe.gpu_ops.image.rows import GRID, KERNEL_ROW, MEETING, SHARP, SNAP, SPLINE, TRIANGLE
+from augpipe.gpu_ops.image.rows import GRID, KERNEL_ROW, MEETING, SNAP, SPLINE, TRIANGLE
 from augpipe.gpu_ops.image.sampling import (
     border_period,
     border_turn,
@@ -28,7 +29,6 @@ from augpipe.gpu_ops.image.sampling import (
     is_inside,
     linear,
     num_taps,
-    sharp_gain,
     tap_weight,
     where_it_meets,
 )
@@ -53,7 +53,6 @@ from augpipe.gpu_ops.image.scratch_rows import (
     WEIGHTS_X,
     ZERO,
     centred,
-    finish,
     load_blue,
     load_fetched,
     load_first_x,
@@ -72,8 +71,6 @@ from augpipe.gpu_ops.image.scratch_rows import (
     load_two_pixels,
     load_weight_x,
     load_weight_y,
-    normalised,
-    store_batch,
     store_blue,
     store_fetched,
     store_first_x,
@@ -92,19 +89,17 @@ from augpipe.gpu_ops.image.scratch_rows import (
     store_weight_x,
     store_weight_y,
 )
-from augpipe.gpu_ops.image.tone import cast, channel, kept_within, vignette_gain
+from augpipe.gpu_ops.image.tone import channel
 from augpipe.gpu_ops.image.windows import find_windows, span
 from augpipe.gpu_ops.jit import kernel, subroutine
-from augpipe.gpu_ops.memory import has_avx512, prefer_wide_vectors, prefetch, prefetch_for_writing
+from augpipe.gpu_ops.memory import prefer_wide_vectors, prefetch
 
 ROWS_PER_JOB = 32
 """Rows of an output image in one job: at 224x224 a job takes about 25 microseconds."""
 
 SHRINKS = np.float32(3.0)
-"""Pixels of the image from one pixel of the output to the next from which on columns are summed first."""
-
-FLOATS_PER_LINE = 16
-"""In a cache line of 64 bytes, as CPUs have them."""
+"""Source pixels that an output pixel covers along x from which on columns are summed first, if it covers several along
+y: next to each other, they are fetched without gathers."""
 
 NO_ROW = np.int64(2**62)
 
@@ -127,7 +122,9 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
     for job in range(first_job, last_job):
         row = rows[job // blocks]
         taps_y = num_taps(row.support_y)
-        num_summed = max(3 * taps_y * width, 4 * np.int64(row.high_x - row.low_x + 1))
+        num_summed = 3 * taps_y * width
+        if _shrinks(row):
+            num_summed = 4 * np.int64(row.high_x - row.low_x + 1)
         num_scratch = max(num_scratch, (WEIGHTS_X + 3 * num_taps(row.support_x)) * width + num_summed)
         most_taps_y = max(most_taps_y, taps_y)
     scratch = np.empty(num_scratch + NODE_ROWS * (width + BEYOND), np.float32)
@@ -143,7 +140,7 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
             continue
         # rows of an axis-aligned output share what belongs to x, and all pixels of one of them what belongs to y
         is_axis_aligned = _keeps_axes(row) and row.after_xy == ZERO and row.after_yx == ZERO
-        is_shrunk = is_axis_aligned and abs(row.after_xx) > SHRINKS
+        is_shrunk = is_axis_aligned and _shrinks(row)
         are_taps_inside, window, first_x, num_columns = False, np.int64(0), np.int64(0), np.int64(0)
         for n in range(TAPS):
             nodes_held[n] = NO_ROW
@@ -165,7 +162,6 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
                 at_index_x = s + 4 * width * (WEIGHTS_X + taps)
                 window = find_windows(at_index_x, s + 4 * width * INDEX_Y, width, taps)
                 first_x, num_columns = span(at_index_x, width * taps)
-                is_shrunk = is_shrunk or (has_avx512() and window == 0)
             if is_shrunk:
                 sample_shrunk(pixels, row, s, width, first_x, num_columns)
             elif is_axis_aligned:
@@ -174,7 +170,7 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
             else:
                 _sample(pixels, row, s, width, are_taps_inside)
             start = image * height * width * 3 + row_y * width * (1 if planar else 3)
-            _finish_row(row, s, width, y, batch, start, height * width, planar)
+            finish_row(row, s, width, y, batch, start, height * width, planar)
 
 
 def _rendering(dtype: Any, bends: bool | None) -> Any:
@@ -189,6 +185,13 @@ declare(
     float32_bends=lambda: _rendering(np.float32, True),
     uint8_bends=lambda: _rendering(np.uint8, True),
 )
+
+
+@subroutine
+def _shrinks(row):
+    """Whether an axis-aligned output is a task for `sample_shrunk`."""
+    covered = row.support_x if row.filter == TRIANGLE else HALF * row.support_x
+    return covered > SHRINKS and row.support_y > ONE
 
 
 @subroutine
@@ -415,100 +418,6 @@ def _sample(pixels, row, s, width, are_taps_inside):
                 store_red(at_red, i, load_red(at_red, i) + channel(pixel, 0) * weight)
                 store_green(at_green, i, load_green(at_green, i) + channel(pixel, 8) * weight)
                 store_blue(at_blue, i, load_blue(at_blue, i) + channel(pixel, 16) * weight)
-
-
-@subroutine
-def _finish_row(row, s, width, y, batch, start, plane, planar):
-    """What the constant border adds, tone, and the write at item `start` of the batch."""
-    prefer_wide_vectors()
-    offset = width * 4
-    at_sum_x, at_sum_y = s + SUM_X * offset, s + SUM_Y * offset
-    at_inside_x, at_inside_y = s + INSIDE_X * offset, s + INSIDE_Y * offset
-    at_red, at_green, at_blue = s + RED * offset, s + GREEN * offset, s + BLUE * offset
-    out = batch.ctypes.data
-
-    # the next row is about to be written
-    next_row = np.int64(out) + batch.itemsize * (start + width * (1 if planar else 3))
-    for i in range(0, width, FLOATS_PER_LINE):
-        for channel_or_third in range(3):
-            step = plane if planar else width
-            prefetch_for_writing(np.uintp(next_row + batch.itemsize * (i + channel_or_third * step)))
-
-    fill_r, fill_g, fill_b = row.fill[0], row.fill[1], row.fill[2]
-    if row.is_constant >= SHARP:
-        for i in range(width):
-            sum_x, inside_x = load_sum_x(at_sum_x, i), load_inside_x(at_inside_x, i)
-            sum_y, inside_y = load_sum_y(at_sum_y, i), load_inside_y(at_inside_y, i)
-            kept = sharp_gain(sum_x, inside_x) * sharp_gain(sum_y, inside_y)
-            filled = sum_x * sum_y if kept == ZERO else ZERO
-            store_red(at_red, i, load_red(at_red, i) * kept + filled * fill_r)
-            store_green(at_green, i, load_green(at_green, i) * kept + filled * fill_g)
-            store_blue(at_blue, i, load_blue(at_blue, i) * kept + filled * fill_b)
-    elif row.is_constant:
-        for i in range(width):
-            whole = load_sum_x(at_sum_x, i) * load_sum_y(at_sum_y, i)
-            missing = whole - load_inside_x(at_inside_x, i) * load_inside_y(at_inside_y, i)
-            store_red(at_red, i, load_red(at_red, i) + missing * fill_r)
-            store_green(at_green, i, load_green(at_green, i) + missing * fill_g)
-            store_blue(at_blue, i, load_blue(at_blue, i) + missing * fill_b)
-    if row.filter != TRIANGLE:
-        for i in range(width):  # a bicubic look-up reaches beyond what is there
-            white = np.float32(255.0) * load_sum_x(at_sum_x, i) * load_sum_y(at_sum_y, i)
-            store_red(at_red, i, clamp(load_red(at_red, i), ZERO, white))
-            store_green(at_green, i, clamp(load_green(at_green, i), ZERO, white))
-            store_blue(at_blue, i, clamp(load_blue(at_blue, i), ZERO, white))
-    inverse_corner_r2, inner_r2, inverse_span = row.inverse_corner_r2, row.vignette_inner_r2, row.vignette_inverse_span
-    strength, casts_last = row.vignette_strength, np.float32(row.casts_last)
-    cast_r, cast_g, cast_b = row.cast[0], row.cast[1], row.cast[2]
-    scale_r, scale_g, scale_b = row.scale[0], row.scale[1], row.scale[2]
-    bias_r, bias_g, bias_b = row.bias[0], row.bias[1], row.bias[2]
-    is_plain = strength == ZERO and cast_r == ZERO and cast_g == ZERO and cast_b == ZERO
-    if planar and is_plain:  # as below, to the bit
-        for i in range(width):
-            inverse_weight = ONE / (load_sum_x(at_sum_x, i) * load_sum_y(at_sum_y, i))
-            red, green = (
-                kept_within(load_red(at_red, i) * inverse_weight),
-                kept_within(load_green(at_green, i) * inverse_weight),
-            )
-            blue = kept_within(load_blue(at_blue, i) * inverse_weight)
-            store_batch(out, start + i, finish(batch, normalised(red, scale_r, bias_r)))
-            store_batch(out, start + plane + i, finish(batch, normalised(green, scale_g, bias_g)))
-            store_batch(out, start + 2 * plane + i, finish(batch, normalised(blue, scale_b, bias_b)))
-    elif is_plain:
-        for i in range(width):
-            inverse_weight = ONE / (load_sum_x(at_sum_x, i) * load_sum_y(at_sum_y, i))
-            red, green = (
-                kept_within(load_red(at_red, i) * inverse_weight),
-                kept_within(load_green(at_green, i) * inverse_weight),
-            )
-            blue = kept_within(load_blue(at_blue, i) * inverse_weight)
-            store_batch(out, start + 3 * i, finish(batch, normalised(red, scale_r, bias_r)))
-            store_batch(out, start + 3 * i + 1, finish(batch, normalised(green, scale_g, bias_g)))
-            store_batch(out, start + 3 * i + 2, finish(batch, normalised(blue, scale_b, bias_b)))
-    elif planar:
-        for i in range(width):
-            x = centred(np.int32(i), width)
-            lost = vignette_gain((x * x + y * y) * inverse_corner_r2, inner_r2, inverse_span, strength) - ONE
-            inverse_weight = ONE / (load_sum_x(at_sum_x, i) * load_sum_y(at_sum_y, i))
-            before, after = ONE + lost * casts_last, ONE + lost * (ONE - casts_last)
-            red = cast(load_red(at_red, i) * inverse_weight, before, cast_r, after)
-            green = cast(load_green(at_green, i) * inverse_weight, before, cast_g, after)
-            blue = cast(load_blue(at_blue, i) * inverse_weight, before, cast_b, after)
-            store_batch(out, start + i, finish(batch, normalised(red, scale_r, bias_r)))
-            store_batch(out, start + plane + i, finish(batch, normalised(green, scale_g, bias_g)))
-            store_batch(out, start + 2 * plane + i, finish(batch, normalised(blue, scale_b, bias_b)))
-    else:
-        for i in range(width):
-            x = centred(np.int32(i), width)
-            lost = vignette_gain((x * x + y * y) * inverse_corner_r2, inner_r2, inverse_span, strength) - ONE
-            inverse_weight = ONE / (load_sum_x(at_sum_x, i) * load_sum_y(at_sum_y, i))
-            before, after = ONE + lost * casts_last, ONE + lost * (ONE - casts_last)
-            red = cast(load_red(at_red, i) * inverse_weight, before, cast_r, after)
-            green = cast(load_green(at_green, i) * inverse_weight, before, cast_g, after)
-            blue = cast(load_blue(at_blue, i) * inverse_weight, before, cast_b, after)
-            store_batch(out, start + 3 * i, finish(batch, normalised(red, scale_r, bias_r)))
-            store_batch(out, start + 3 * i + 1, finish(batch, normalised(green, scale_g, bias_g)))
-            store_batch(out, start + 3 * i + 2, finish(batch, normalised(blue, scale_b, bias_b)))
 
 
 def bends(rows: npt.NDArray[np.void]) -> bool | None:

@@ -20,6 +20,7 @@ from augpipe.augment_call.inputs import Images, images_of
 from augpipe.augment_call.pil_pixels import is_in_pieces, pixels_of
 from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.ops import CenterCrop, Normalize, RandomResizedCrop, Resize
+from augpipe.pipeline.stored_image import StoredImage
 from tests.augpipe.decoding.image_files import other_kinds, scene
 from tests.augpipe.loader.loader_sources import CENTRE, PAPER, SEVERAL_VIEWS, arrays, as_array, together
 
@@ -54,6 +55,7 @@ SAME_GRAY: dict[str, Any] = {
     "two-dimensional": GRAY,
     "one channel": GRAY[..., None],
     "a channel of a photograph": RGB[..., 1],
+    "one channel of four bytes a pixel": np.dstack([GRAY, RGB])[..., :1],
     "PIL L": Image.fromarray(GRAY),
     "PIL LA": Image.merge("LA", [Image.fromarray(GRAY), Image.new("L", (52, 40), 9)]),
     "tensor": torch.from_numpy(GRAY.copy()),
@@ -112,11 +114,32 @@ def test_pil_images_are_read_where_they_lie() -> None:
         np.testing.assert_array_equal(pixels, expected)
 
 
+class Growing(Image.Image):
+    """An image that knows its size when it is loaded, as those of some file formats."""
+
+    def load(self) -> Any:
+        self._size = self.im.size
+        return super().load()
+
+
+def test_the_size_of_a_pil_image_is_that_when_it_is_loaded() -> None:
+    grown = Image.fromarray(RGB)
+    grown.__class__, grown._size = Growing, (400, 400)  # type: ignore[assignment]
+    np.testing.assert_array_equal(pixels_of(grown), RGB)
+
+
+def test_rows_that_lie_beyond_what_kernels_count_are_copied() -> None:
+    memory = np.broadcast_to(np.dstack([RGB, GRAY]), (1, 40, 52, 4))
+    far = np.lib.stride_tricks.as_strided(memory, (2, 52, 3), (2**34, 4, 1))  # not read here
+    image = StoredImage(sample_id=0, content=far, size=(2, 52), may_scale=False, header=None)
+    assert image.in_place() is None
+
+
 class OldImage:
     """A PIL image as Pillow had them before Arrow's interface."""
 
     def __init__(self, image: Image.Image) -> None:
-        self.mode, self.size, self.convert = image.mode, image.size, image.convert
+        self.mode, self.size, self.convert, self.load = image.mode, image.size, image.convert, image.load
         self.__array_interface__ = image.__array_interface__
 
 

@@ -13,7 +13,10 @@ logger = logging.getLogger("augpipe")
 
 _looks_left = 64
 """How many more masks of this process are looked at; none once it was said, or a mask of classes was seen."""
+_ones_seen = 0
 _LARGEST = 1, 255
+_ENOUGH_ONES = 8
+"""Masks of 0 and 1 before anything is said: a data set of more classes also has such ones."""
 
 
 def tell_of_fill(mask: npt.NDArray[Any], row: npt.NDArray[np.void], options: TargetOptions) -> None:
@@ -27,7 +30,7 @@ def tell_of_fill(mask: npt.NDArray[Any], row: npt.NDArray[np.void], options: Tar
         row: the image's (1,) plan record.
         options: of the loader or the call.
     """
-    global _looks_left
+    global _looks_left, _ones_seen
     is_chosen = "mask_fill" in options.model_fields_set or options.mask_border != "fill"
     if not _looks_left or is_chosen or mask.dtype.kind == "b" or not mask.size:
         return
@@ -35,9 +38,10 @@ def tell_of_fill(mask: npt.NDArray[Any], row: npt.NDArray[np.void], options: Tar
     largest = mask.max()
     if largest == 0:
         return  # an image without objects
+    _ones_seen += int(largest == 1)
     if largest not in _LARGEST or not ((mask == 0) | (mask == largest)).all():
         _looks_left = 0
-    elif (shown_pixels(row, fills=True) < 0).any():
+    elif (largest != 1 or _ones_seen >= _ENOUGH_ONES) and (shown_pixels(row, fills=True) < 0).any():
         _looks_left = 0
         logger.warning(
             "masks of 0 and %g also show 255 where there is no image, which a loss has to ignore. With "

@@ -69,11 +69,12 @@ def found_in(arguments: Mapping[str, Any]) -> Findings:
         elif name not in DEFAULTS:
             near = nearest(name, list(DEFAULTS))
             found.refuse(name, "is not an argument that is known here" + (f"; {near!r} is" if near else ""))
-    if "is_training" not in arguments:
+    if "is_training" not in arguments and not arguments.get("no_aug"):
         for name in OF_EVALUATION:
             if arguments.get(name) is not None:
                 found.refuse(
-                    name, "is of evaluation, and is_training is not given, which is True here and False in timm: say it"
+                    name,
+                    "is a setting of evaluation, and is_training, not given, is True here and False in timm: give it",
                 )
     given = {**DEFAULTS, **{name: value for name, value in arguments.items() if name in DEFAULTS}}
     if given["train_crop_mode"] not in (None, "rrc"):
@@ -107,7 +108,7 @@ def by_position(values: Sequence[Any]) -> dict[str, Any]:
     if len(values) > len(BY_POSITION):
         raise ValueError(
             f"create_transform takes two arguments by position here, {' and '.join(BY_POSITION)}, as versions of timm "
-            f"differ behind them. Name the {len(values) - len(BY_POSITION)} others."
+            "differ behind them. Give all others by name."
         )
     return dict(zip(BY_POSITION, values, strict=False))
 

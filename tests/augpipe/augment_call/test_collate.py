@@ -161,8 +161,8 @@ def test_a_call_takes_the_epoch_that_is_set_unless_given_one() -> None:
 
 
 TOLD = (
-    "sample 0 comes again in epoch 0, with the same draws as before. Call augment.set_epoch(epoch) before each epoch; "
-    "if a sampler repeats samples, give ids that differ."
+    "sample 0 comes again in epoch 0, with the same draws as before. Unless that is meant, call "
+    "augment.set_epoch(epoch) before each epoch; if a sampler repeats samples, give ids that differ."
 )
 
 

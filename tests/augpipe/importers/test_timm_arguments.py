@@ -88,7 +88,7 @@ def test_evaluation() -> None:
 def test_settings_of_evaluation_alone_need_is_training() -> None:
     """As `resolve_data_config` gives them, which timm takes for evaluation, and we would for training."""
     settings = {"input_size": (3, 96, 96), "crop_pct": 0.9, "crop_mode": "center"}
-    with pytest.raises(ValueError, match="crop_pct: is of evaluation, and is_training is not given"):
+    with pytest.raises(ValueError, match="crop_pct: is a setting of evaluation, and is_training, not given"):
         importers.from_timm(**settings)
     assert importers.from_timm(**settings, is_training=True).recipe.ops[0].op == "random_resized_crop"
     assert importers.from_timm(**settings, is_training=False).recipe.ops[0].op == "center_crop"

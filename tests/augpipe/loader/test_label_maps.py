@@ -91,6 +91,7 @@ def test_a_default_fill_that_masks_of_two_labels_do_not_mean_is_told_once(
     labels: tuple[float, float], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("augpipe.planning.targets.fill_notice._looks_left", 64)
+    monkeypatch.setattr("augpipe.planning.targets.fill_notice._ones_seen", 0)
     source = label_map_source(3)
     source.maps = [np.asarray(labels)[one % 2] for one in source.maps]
     moved, whole = (

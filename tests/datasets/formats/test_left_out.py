@@ -109,7 +109,10 @@ def test_label_maps_that_are_taken_for_a_class_are_told(tmp_path: Path, images: 
 def test_classes_called_mask_are_no_label_maps(tmp_path: Path) -> None:
     put(tmp_path / "faces", "with_mask/1.jpg", "without_mask/1.jpg", "hat/2.jpg")
     put(tmp_path / "masks", "mask/1.jpg", "hat/2.jpg", "hat/10.jpg")
-    assert FolderSource(tmp_path / "faces").cautions == FolderSource(tmp_path / "masks").cautions == []
+    put(tmp_path / "numbered", "gas_mask/1.jpg", "balloon/1.jpg", "zebra/1.jpg")
+    put(tmp_path / "partly", "gas_mask/1.jpg", "gas_mask/2.jpg", "gas_mask/3.jpg", "balloon/1.jpg", "balloon/2.jpg")
+    for folder in ("faces", "masks", "numbered", "partly"):
+        assert FolderSource(tmp_path / folder).cautions == []
 
 
 @pytest.mark.parametrize("folder", ["", "benign/"])
@@ -118,6 +121,6 @@ def test_label_maps_among_the_photographs_are_told(tmp_path: Path, folder: str) 
     (told,) = FolderSource(tmp_path).cautions
     first = os.path.join(folder, "a (1)_mask.png")
     assert told == (
-        f"2 files that are named like a photograph with _mask behind it are read as photographs (the first: "
-        f"{first!r}); if they are label maps, move them away"
+        f"2 files named like a photograph with _mask behind it: read as photographs, as {first!r}; if they are label "
+        "maps, move them away"
     )
