@@ -104,7 +104,7 @@ def test_a_default_fill_that_masks_of_two_labels_do_not_mean_is_told_once(
     call = Augment(moved)
     call(image=source.contents[0], mask=source.maps[0] > 0)  # Boolean masks have False there
     assert not [text for text in caplog.messages if "mask_fill" in text]
-    for _ in range(2):
+    for _ in range(3):
         [*loader_of(source, moved)]
         call(image=source.contents[0], mask=source.maps[0])
     (told,) = (text for text in caplog.messages if "mask_fill" in text)
