@@ -9,7 +9,6 @@ from augpipe.planning.fields import label_maps_mixed_by, refuse_targets
 from augpipe.recipes.recipe import Recipe
 from augpipe.sources.protocol import Source
 from augpipe.sources.targets import has_targets
-from augpipe.validation.models import changed
 
 if TYPE_CHECKING:
     from augpipe.planning.targets.options import TargetOptions
@@ -64,7 +63,10 @@ def chosen_targets(
                 f"{wanted}=True needs outlines of objects, and the source has none: {source!r:.200}. Leave it out."
             )
     swaps = tuple(source.keypoint_swaps)
-    return options if options.keypoint_swaps or not swaps else changed(options, keypoint_swaps=swaps)
+    if options.keypoint_swaps or not swaps:
+        return options
+    chosen = {name: getattr(options, name) for name in options.model_fields_set}  # all else stays unsaid
+    return TargetOptions.model_validate(chosen | {"keypoint_swaps": swaps})
 
 
 def _refuse_unasked(source: Source) -> None:
