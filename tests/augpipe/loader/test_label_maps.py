@@ -114,6 +114,7 @@ def test_a_default_fill_that_masks_of_two_labels_do_not_mean_is_told_once(
         "mirrored; mask_fill=255 keeps it."
     )
     monkeypatch.setattr("augpipe.planning.targets.fill_notice._looks_left", 64)
+    monkeypatch.setattr("augpipe.planning.targets.fill_notice._ones_seen", 0)
     caplog.clear()
     source.maps = [np.where(one == 3, 255, one % 5) for one in source.maps]  # classes, and 255 for what is ignored
     [*loader_of(source, moved)]
