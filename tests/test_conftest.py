@@ -23,6 +23,11 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+def test_a_digest_of_decimal_digits_alone_is_masked_too() -> None:
+    assert messages.masked("02904896747a… there, 029048967471… asked for") == "HEX… there, HEX… asked for"
+    assert messages.masked("max_pixels=2147483647 of 12345678") == "max_pixels=2147483647 of 12345678"
+
+
 FILE = "tests/contracts/test_cache.py"
 
 
