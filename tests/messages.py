@@ -33,7 +33,7 @@ MASKS = (
     (re.compile(r"(process \d+) on [\w.-]+"), r"\1 on HOST"),
     (re.compile(r"\b0x[0-9a-f]+"), "0x.."),
     (re.compile(r"(127\.0\.0\.1|localhost):\d+"), r"\1:PORT"),
-    (re.compile(r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])[0-9a-f]{8,}\b"), "HEX"),
+    (re.compile(r"\b((?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])[0-9a-f]{8,}\b|[0-9a-f]{12}(?=…))"), "HEX"),
     (re.compile(r"(There are all_of|Those that have one: blur)(, \w+)+"), r"\1, .."),
 )
 """What differs from run to run, from machine to machine or with every op, and what stands for it."""
