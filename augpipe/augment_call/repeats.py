@@ -26,7 +26,7 @@ class Repeats:
 
     @property
     def are_told(self) -> bool:
-        """Whether it was said: once is enough."""
+        """Whether it was said, which is done once, or need not be."""
         return bool(self._shared[_TOLD])
 
     def begin(self) -> None:

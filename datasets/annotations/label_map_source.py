@@ -99,7 +99,7 @@ def _ends(path: str, suffix: str | None) -> bool:
 
 
 def _suffix(files: Mapping[str, str], maps: Sequence[str]) -> str:
-    """What stands behind the image's name in the names of maps: of several endings that of most images."""
+    """The ending that a map's name adds to its image's name: of several, the one that most images have."""
     stems = sorted({os.path.splitext(path)[0] for path in maps})
     if not files.keys().isdisjoint(stems):
         return ""

@@ -128,11 +128,18 @@ def test_the_size_of_a_pil_image_is_that_when_it_is_loaded() -> None:
     np.testing.assert_array_equal(pixels_of(grown), RGB)
 
 
-def test_rows_that_lie_beyond_what_kernels_count_are_copied() -> None:
-    memory = np.broadcast_to(np.dstack([RGB, GRAY]), (1, 40, 52, 4))
-    far = np.lib.stride_tricks.as_strided(memory, (2, 52, 3), (2**34, 4, 1))  # not read here
-    image = StoredImage(sample_id=0, content=far, size=(2, 52), may_scale=False, header=None)
-    assert image.in_place() is None
+def test_arrays_are_read_in_place_where_each_pixel_has_a_spare_byte_in_memory() -> None:
+    """In ARGB the last pixel has none behind it, and a kernel would read one byte too far."""
+    four = np.dstack([RGB, GRAY])
+    far = np.lib.stride_tricks.as_strided(four, (2, 52, 3), (2**34, 4, 1))  # more than kernels count; not read here
+    for array, is_read in [
+        *((four, True), (four[..., :3], True), (four[3:9, 5:], True), (four[::2], True)),
+        *((four[..., 1:], False), (four[..., :1], False), (four[::-1], False), (four[:, ::2], False), (far, False)),
+        *((RGB, False), (GRAY, False), (four[:, :1], False)),
+    ]:
+        image = StoredImage(sample_id=0, content=array, size=array.shape[:2], may_scale=False, header=None)
+        found = image.in_place() is not None  # apart, as pytest would show what lies in the last one
+        assert found == is_read, f"{array.shape}, {array.strides}"
 
 
 class OldImage:

@@ -145,7 +145,7 @@ class Script:
         )
 
     def _labelled(self) -> Iterator[tuple[str, ast.AST | None]]:
-        """What is assigned to names, and of dicts what stands under each key: `transforms['train']`."""
+        """The values assigned to names, and each value of a dict by its key, as `transforms['train']`."""
         for name, node in self.names.values.items():
             yield name, node
             if isinstance(node, ast.Dict):
