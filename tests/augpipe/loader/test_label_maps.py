@@ -1,12 +1,16 @@
 """Batches with label maps: those of a call of `Augment`, alone and next to objects."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from augpipe import Augment, Recipe, TargetOptions, ops
+from augpipe.planning.targets import fill_notice
 from tests.augpipe.loader.target_sources import (
     TARGET_RECIPES,
     ObjectSource,
@@ -84,6 +88,24 @@ def test_label_maps_are_filled_or_mirrored_where_the_image_ends() -> None:
     )
     assert (filled == 255).any() and not (mirrored == 255).any()
     assert (other == 1000).equal(filled == 255)
+
+
+def test_two_threads_that_look_at_once_tell_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(fill_notice, "_looks_left", 64)
+    both_look = threading.Barrier(2)
+
+    def look(*arguments: Any, **options: Any) -> npt.NDArray[Any]:
+        with suppress(threading.BrokenBarrierError):
+            both_look.wait(0.2)
+        return np.array([-1])
+
+    monkeypatch.setattr(fill_notice, "shown_pixels", look)
+    with ThreadPoolExecutor(2) as pool:
+        mask = np.array([[0, 255]], np.uint8)
+        list(pool.map(lambda _: fill_notice.tell_of_fill(mask, np.zeros(1), TargetOptions()), range(2)))
+    assert len(caplog.messages) == 1
 
 
 @pytest.mark.parametrize("labels", [(0, 255), (0, 1), (0.0, 1.0)])
