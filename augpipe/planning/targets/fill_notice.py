@@ -1,6 +1,7 @@
 """What is said where masks of two labels have the default label beyond the image."""
 
 import logging
+import threading
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from augpipe.planning.targets.options import TargetOptions
 
 logger = logging.getLogger("augpipe")
 
+_looking = threading.Lock()
+"""Threads look one after another: two would both warn."""
 _looks_left = 64
 """How many more masks of this process are looked at; none once it was said, or a mask of classes was seen."""
 _ones_seen = 0
@@ -30,10 +33,18 @@ def tell_of_fill(mask: npt.NDArray[Any], row: npt.NDArray[np.void], options: Tar
         row: the image's (1,) plan record.
         options: of the loader or the call.
     """
-    global _looks_left, _ones_seen
     is_chosen = "mask_fill" in options.model_fields_set or options.mask_border != "fill"
     if not _looks_left or is_chosen or mask.dtype.kind == "b" or not mask.size:
         return
+    with _looking:
+        _look(mask, row)
+
+
+def _look(mask: npt.NDArray[Any], row: npt.NDArray[np.void]) -> None:
+    """Count a mask, and warn where it is the one to be told of."""
+    global _looks_left, _ones_seen
+    if not _looks_left:
+        return  # said meanwhile
     _looks_left -= 1
     largest = mask.max()
     if largest == 0:
