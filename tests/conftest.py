@@ -45,33 +45,49 @@ if IS_SIMULATED:
     make_blocks_quick()
 SIMULATOR_ROOMS = ("contracts", "simulator")
 SLOW = (
-    "distributed/",
-    "docs/",
-    "gpu/",
-    "packaging/",
     "augpipe/cli/test_cli.py",
     "augpipe/cli/test_cli_interrupt.py",
     "augpipe/cli/test_demo.py",
+    "augpipe/cli/test_replay.py",
     "augpipe/cuda/test_in_flight.py",
     "augpipe/cuda/test_stream_order.py",
     "augpipe/dali/",
     "augpipe/loader/test_buffers.py",
     "augpipe/loader/test_cold_start.py",
     "augpipe/loader/test_loader_processes.py",
+    "augpipe/loader/test_mixed_targets.py",
+    "augpipe/loader/test_mosaic.py",
+    "augpipe/loader/test_read_late.py",
+    "augpipe/preview/test_live_server.py",
+    "datasets/prepare/test_prepare.py",
     "datasets/remote/",
-    "gpu_ops/cuda/",
+    "datasets/synthetic/",
+    "distributed/",
+    "docs/",
+    "gpu/",
     "gpu_ops/compiled/test_kernel_cache.py",
+    "gpu_ops/cuda/",
+    "packaging/",
+    "parity/test_fused.py",
+    "parity/test_geometry_peers.py",
     "property/",
     "trainer/codecs/test_codec_use.py",
+    "trainer/evaluation/test_changed_sources.py",
+    "trainer/loop/test_run_data.py",
+    "trainer/loop/test_train_resume.py",
     "trainer/loop/test_train_run.py",
     "trainer/models/",
     "trainer/servers/test_ray.py",
     "trainer/servers/test_ray_driver.py",
+    "trainer/servers/test_servers_exact.py",
     "trainer/servers/test_servers_replay.py",
+    "trainer/simulate/test_server_prediction.py",
     "trainer/simulate/test_server_run.py",
+    "trainer/simulate/test_step.py",
+    "trainer/strategies/test_device_reads.py",
 )
-"""Folders and files that start processes, compile or train for long: `make test-fast` leaves them out, and they come
-first in `make test`, whose last minutes would else be one worker's."""
+"""Folders and files that start processes, compile, train or draw for long: `make test-fast` leaves them out, and they
+come first in `make test`, whose last minutes would else be one worker's."""
 FAST = "not slow and not deep"
 """The tests that `make test-fast` runs, as it asks for them."""
 

@@ -230,6 +230,7 @@ def test_compiled_and_plain_leaves_agree(name: str) -> None:
             assert np.array_equal(np.asarray(compiled), np.asarray(plain)), arguments
 
 
+@pytest.mark.slow  # each is compiled, for its types
 @pytest.mark.parametrize("name", [name for name in ARGUMENTS if name not in NOT_OF_ONE_FLOAT])
 def test_leaves_stay_in_single_precision(name: str) -> None:
     """A float64 within a leaf would halve the width of the CPU's vectors, and crawl on a GPU."""
