@@ -36,8 +36,11 @@ def tell_of_fill(mask: npt.NDArray[Any], row: npt.NDArray[np.void], options: Tar
     is_chosen = "mask_fill" in options.model_fields_set or options.mask_border != "fill"
     if not _looks_left or is_chosen or mask.dtype.kind == "b" or not mask.size:
         return
-    with _looking:
-        _look(mask, row)
+    if _looking.acquire(timeout=1):  # else a fork copied it while it was held
+        try:
+            _look(mask, row)
+        finally:
+            _looking.release()
 
 
 def _look(mask: npt.NDArray[Any], row: npt.NDArray[np.void]) -> None:
