@@ -212,7 +212,7 @@ def filter_image(kind, factor, at, at_step, start, copy, height, width, pixel_st
 
     `start` is the address of the image's levels, `copy` that of its scratch memory; all threads of the block call it.
     """
-    # what follows from the size is worked out in each step: ready for all of them, it took more registers than there are
+    # what follows from the size is worked out in each step: ready for all, it takes more registers than there are
     height, width = np.int64(kept(np.int32(height))), np.int64(kept(np.int32(width)))
     taps = at + load_i32(at + AT_TABLES) + np.int64(load_i32(at_step + STEP_TABLE)) * TABLE_BYTES
     size = np.int64(factor)
