@@ -192,6 +192,14 @@ def _logging_as_before() -> Iterator[None]:
     logger.setLevel(level)
 
 
+@pytest.fixture
+def source_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """What sources log, as in a process that has opened none yet."""
+    monkeypatch.setattr("augpipe.sources.log_line._TOLD", set())
+    caplog.set_level(logging.INFO, "augpipe")
+    return caplog
+
+
 @pytest.fixture(scope="session")
 def photos_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A flat folder of real images, unpacked from photos.tar in the folder that AUGPIPE_DATA names."""

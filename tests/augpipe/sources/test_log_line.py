@@ -14,14 +14,9 @@ from tests.augpipe.loader.loader_sources import MemorySource
 STACK = np.zeros((3, 8, 8, 3), np.uint8)
 
 
-@pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    monkeypatch.setattr("augpipe.sources.log_line._TOLD", set())
-    caplog.set_level(logging.INFO, "augpipe")
-    return caplog
-
-
-def test_a_source_is_told_once_whether_opened_or_handed_over(tmp_path: Path, lines: pytest.LogCaptureFixture) -> None:
+def test_a_source_is_told_once_whether_opened_or_handed_over(
+    tmp_path: Path, source_log: pytest.LogCaptureFixture
+) -> None:
     for name in ("cat", "dog"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "1.jpg").touch()
@@ -29,7 +24,7 @@ def test_a_source_is_told_once_whether_opened_or_handed_over(tmp_path: Path, lin
     source = open_source(tmp_path)
     for given in (tmp_path, source):
         Loader(given, recipes.none(), batch_size=1, framework="numpy", dtype="uint8")
-    assert lines.record_tuples == [("augpipe", logging.INFO, said)]
+    assert source_log.record_tuples == [("augpipe", logging.INFO, said)]
 
 
 @pytest.mark.parametrize(
@@ -42,25 +37,25 @@ def test_a_source_is_told_once_whether_opened_or_handed_over(tmp_path: Path, lin
     ],
 )
 def test_samples_without_a_label_are_counted(
-    labels: list[int] | None, said: str, level: int, lines: pytest.LogCaptureFixture
+    labels: list[int] | None, said: str, level: int, source_log: pytest.LogCaptureFixture
 ) -> None:
     source = ArraySource(STACK, labels if labels is None else np.array(labels))
     Loader(source, recipes.none(), batch_size=1, framework="numpy", dtype="uint8")
-    assert lines.record_tuples == [("augpipe", level, said)]
+    assert source_log.record_tuples == [("augpipe", level, said)]
 
 
-def test_notes_are_said_and_what_is_left_out_is_a_warning(lines: pytest.LogCaptureFixture) -> None:
+def test_notes_are_said_and_what_is_left_out_is_a_warning(source_log: pytest.LogCaptureFixture) -> None:
     source = ArraySource(STACK, [0, 1, 0])
     source.notes = ("labels are those of column 'x'",)
     open_source(source)
     source.left_out = ("3 files of .heic", "1 file without a suffix")
     open_source(source)
-    first, second = lines.records
+    first, second = source_log.records
     assert (first.levelno, second.levelno) == (logging.INFO, logging.WARNING)
     assert second.getMessage() == f"{first.getMessage()}; left out: 3 files of .heic, 1 file without a suffix"
     assert "; labels are those of column 'x'" in first.getMessage()
 
 
-def test_a_source_of_ones_own_is_not_asked(lines: pytest.LogCaptureFixture) -> None:
+def test_a_source_of_ones_own_is_not_asked(source_log: pytest.LogCaptureFixture) -> None:
     Loader(MemorySource(STACK), recipes.none(), batch_size=1, framework="numpy", dtype="uint8")
-    assert not lines.records
+    assert not source_log.records

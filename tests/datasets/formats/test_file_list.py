@@ -15,13 +15,6 @@ from tests.datasets.formats.source_checks import assert_labels
 NAMES = ("0.jpg", "1.jpg", "2.jpg")
 
 
-@pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    monkeypatch.setattr("augpipe.sources.log_line._TOLD", set())
-    caplog.set_level(logging.INFO, "augpipe")
-    return caplog
-
-
 def put_list(folder: Path, text: str, name: str = "list.csv") -> Path:
     for photo in NAMES:
         (folder / photo).write_bytes(photo.encode())
@@ -45,18 +38,20 @@ def read_back(source: FileListSource) -> list[str]:
     ],
 )
 def test_floats_are_regression_and_that_is_said(
-    tmp_path: Path, said: pytest.LogCaptureFixture, text: str, rows: list[list[float]]
+    tmp_path: Path, source_log: pytest.LogCaptureFixture, text: str, rows: list[list[float]]
 ) -> None:
     source = open_source(put_list(tmp_path, text))
     assert_labels(source, rows, np.float32, ("label",) if text.startswith("path") else ())
-    (line,) = said.messages
+    (line,) = source_log.messages
     assert "3 photographs, labels of 1 number)" in line
     assert "holds numbers with a point, so labels are regression, (B, 1) float32" in line
 
 
-def test_floats_that_pandas_makes_of_integers_name_the_remedy(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
+def test_floats_that_pandas_makes_of_integers_name_the_remedy(
+    tmp_path: Path, source_log: pytest.LogCaptureFixture
+) -> None:
     open_source(put_list(tmp_path, "path,label\n0.jpg,1.0\n1.jpg,0.0\n"))
-    assert "all are whole: for classes pass classes=[...], or write no point" in said.text
+    assert "all are whole: for classes pass classes=[...], or write no point" in source_log.text
 
 
 def test_floats_may_be_named(tmp_path: Path) -> None:
@@ -124,18 +119,18 @@ def test_unicode_forms_of_a_name_are_one_class_and_one_file(tmp_path: Path) -> N
 # --- columns
 
 
-def test_columns_that_are_not_read_are_named(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
+def test_columns_that_are_not_read_are_named(tmp_path: Path, source_log: pytest.LogCaptureFixture) -> None:
     source = open_source(put_list(tmp_path, "path,x,y,score\n0.jpg,1,2,0.5\n1.jpg,3,4,0.25\n"))
     assert source.label(0) == -1
-    (record,) = said.records
+    (record,) = source_log.records
     assert record.levelno == logging.WARNING
     assert (
         "none has a label; left out: columns 'x', 'y', 'score' of the list (labels=['x', 'y', 'score'] reads them as "
         "numbers, label='x' one of them)" in record.getMessage()
     )
-    said.clear()
+    source_log.clear()
     open_source(put_list(tmp_path, "path,label,width\n0.jpg,cat,640\n1.jpg,dog,480\n"))
-    (record,) = said.records
+    (record,) = source_log.records
     assert record.levelno == logging.INFO
     assert "not read: column 'width' of the list (labels=['width'] reads it as numbers)" in record.getMessage()
 
@@ -166,9 +161,9 @@ def test_columns_that_are_found_or_named(
     assert source.labels().tolist() == labels
 
 
-def test_other_columns_than_path_and_label_are_said(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
+def test_other_columns_than_path_and_label_are_said(tmp_path: Path, source_log: pytest.LogCaptureFixture) -> None:
     open_source(put_list(tmp_path, "# x\nimage_id,class\n0.jpg,cat\n1.jpg,dog\n"))
-    (line,) = said.messages
+    (line,) = source_log.messages
     assert line.endswith("; photographs are column 'image_id'; labels are column 'class'; 1 line begins with # and is "
                          "not read")  # fmt: skip
 

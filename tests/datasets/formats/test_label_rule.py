@@ -27,13 +27,6 @@ pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
 
-@pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    monkeypatch.setattr("augpipe.sources.log_line._TOLD", set())
-    caplog.set_level(logging.INFO, "augpipe")
-    return caplog
-
-
 # --- tables: Parquet and Hugging Face
 
 
@@ -112,7 +105,7 @@ def test_decimals_and_columns_of_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["parquet", "hugging_face"])
-def test_which_column_is_taken_is_said(tmp_path: Path, said: pytest.LogCaptureFixture, form: str) -> None:
+def test_which_column_is_taken_is_said(tmp_path: Path, source_log: pytest.LogCaptureFixture, form: str) -> None:
     if form == "parquet":
         opened = parquet(tmp_path, Class=["b", "a"], target=pa.array([0.5, 1.5]), id=[7, 8])
     else:
@@ -120,7 +113,7 @@ def test_which_column_is_taken_is_said(tmp_path: Path, said: pytest.LogCaptureFi
         opened = hugging_face(columns | {"id": (Value("int64"), [7, 8])})
     source = open_source(opened())
     assert source.classes == ("a", "b")
-    (record,) = said.records
+    (record,) = source_log.records
     assert record.levelno == logging.INFO
     assert record.getMessage().endswith(
         "; labels are column 'Class'; not read: column 'target' of the table (label='target' reads it)"
@@ -128,13 +121,15 @@ def test_which_column_is_taken_is_said(tmp_path: Path, said: pytest.LogCaptureFi
 
 
 @pytest.mark.parametrize("form", ["parquet", "hugging_face"])
-def test_columns_are_named_where_none_is_a_label(tmp_path: Path, said: pytest.LogCaptureFixture, form: str) -> None:
+def test_columns_are_named_where_none_is_a_label(
+    tmp_path: Path, source_log: pytest.LogCaptureFixture, form: str
+) -> None:
     if form == "parquet":
         opened = parquet(tmp_path, x=[1, 2], score=pa.array([0.5, 1.5]))
     else:
         opened = hugging_face({"x": (Value("int64"), [1, 2]), "score": (Value("float32"), [0.5, 1.5])})
     open_source(opened())
-    (record,) = said.records
+    (record,) = source_log.records
     assert record.levelno == logging.WARNING
     assert record.getMessage().endswith(
         "; none has a label; left out: columns 'x', 'score' of the table (label='x' reads one, label=['x', 'score'] "
@@ -213,23 +208,23 @@ def test_floats_in_json_are_named(tmp_path: Path) -> None:
     assert_labels(TarSource(path, label="label"), [[0.5], [1]], np.float32, ())
 
 
-def test_samples_without_cls_are_counted(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
+def test_samples_without_cls_are_counted(tmp_path: Path, source_log: pytest.LogCaptureFixture) -> None:
     path = put_tar(tmp_path, ("1.jpg", b"a"), ("1.cls", b"0"), ("2.jpg", b"b"), ("3.jpg", b"c"))
     open_source(path)
-    (record,) = said.records
+    (record,) = source_log.records
     assert record.levelno == logging.WARNING
     assert "(3 photographs" not in record.getMessage() and "2 photographs without a label (-1)" in record.getMessage()
 
 
-def test_samples_without_an_image_are_counted(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
+def test_samples_without_an_image_are_counted(tmp_path: Path, source_log: pytest.LogCaptureFixture) -> None:
     open_source(put_tar(tmp_path, ("1.jpg", b"a"), ("1.cls", b"0"), ("2.heic", b"b"), ("2.cls", b"1")))
-    assert "left out: 1 sample without an image (cls, heic)" in said.text
+    assert "left out: 1 sample without an image (cls, heic)" in source_log.text
 
 
-def test_floats_in_cls_are_regression_and_that_is_said(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
+def test_floats_in_cls_are_regression_and_that_is_said(tmp_path: Path, source_log: pytest.LogCaptureFixture) -> None:
     source = open_source(put_tar(tmp_path, ("1.jpg", b"a"), ("1.cls", b"0.5"), ("2.jpg", b"b"), ("2.cls", b"2")))
     assert_labels(source, [[0.5], [2]], np.float32, ())
-    assert "the label holds numbers with a point, so labels are regression" in said.text
+    assert "the label holds numbers with a point, so labels are regression" in source_log.text
 
 
 # --- TFRecord
@@ -239,15 +234,15 @@ def records(folder: Path, *features: dict[str, bytes]) -> Path:
     return put_records(folder / "a.tfrecord", [example(image=of_bytes(b"x"), **one) for one in features])
 
 
-def test_features_that_are_taken_under_another_name(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
+def test_features_that_are_taken_under_another_name(tmp_path: Path, source_log: pytest.LogCaptureFixture) -> None:
     for name, feature, classes in (
         ("image__label", of_ints(1), ("0", "1")),
         ("target", of_ints(0), ("0",)),
         ("image__class__text", of_bytes(b"cat"), ("cat",)),
     ):
-        said.clear()
+        source_log.clear()
         assert open_source(records(tmp_path, {name: feature})).classes == classes
-        assert f"; labels are feature '{name.replace('__', '/')}'" in said.text
+        assert f"; labels are feature '{name.replace('__', '/')}'" in source_log.text
 
 
 def test_features_that_cannot_be_labels(tmp_path: Path) -> None:
@@ -266,9 +261,9 @@ def test_features_that_cannot_be_labels(tmp_path: Path) -> None:
         TFRecordSource(records(tmp_path, {"label": of_floats(float("nan"))}), label="label")
 
 
-def test_features_are_named_where_none_is_a_label(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
+def test_features_are_named_where_none_is_a_label(tmp_path: Path, source_log: pytest.LogCaptureFixture) -> None:
     open_source(records(tmp_path, {"score": of_floats(0.5)}))
-    (record,) = said.records
+    (record,) = source_log.records
     assert record.levelno == logging.WARNING
     assert record.getMessage().endswith(
         "; none has a label; left out: feature 'score' of the records (label='score' reads it)"
@@ -292,11 +287,11 @@ def test_labels_of_another_name_beside_idx_images(tmp_path: Path) -> None:
     assert IdxSource(tmp_path / "digits").labels().tolist() == [-1] * 5
 
 
-def test_label_255_is_none(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
+def test_label_255_is_none(tmp_path: Path, source_log: pytest.LogCaptureFixture) -> None:
     path = test_source_idx.put(tmp_path, test_source_idx.PIXELS, np.array([3, 255, 2, 255, 1], np.uint8))
     source = open_source(path)
     assert (source.labels().tolist(), source.classes) == ([3, -1, 2, -1, 1], ("0", "1", "2", "3"))
-    (record,) = said.records
+    (record,) = source_log.records
     assert record.levelno == logging.WARNING
     assert "2 photographs without a label (-1); label 255 is read as -1, as int8 writes it" in record.getMessage()
     assert IdxSource(path, classes=["a", "b", "c", "d"]).labels().tolist() == [3, -1, 2, -1, 1]

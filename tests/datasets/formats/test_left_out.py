@@ -16,13 +16,6 @@ from tests.augpipe.decoding.image_files import encoded, scene
 from tests.datasets.formats.test_sources import contents, put
 
 
-@pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    monkeypatch.setattr("augpipe.sources.log_line._TOLD", set())
-    caplog.set_level(logging.INFO, "augpipe")
-    return caplog
-
-
 def test_a_stray_folder_in_a_flat_one_is_an_error_with_both_remedies(tmp_path: Path) -> None:
     put(tmp_path, *(f"{number}.jpg" for number in range(10)), "old/1.jpg")
     said = (
@@ -35,23 +28,25 @@ def test_a_stray_folder_in_a_flat_one_is_an_error_with_both_remedies(tmp_path: P
             make(tmp_path)
 
 
-def test_a_stray_photograph_beside_class_folders_too(tmp_path: Path, lines: pytest.LogCaptureFixture) -> None:
+def test_a_stray_photograph_beside_class_folders_too(tmp_path: Path, source_log: pytest.LogCaptureFixture) -> None:
     put(tmp_path, "cat/1.jpg", "dog/1.jpg", "loose.jpg", "README.md")
     with pytest.raises(ValueError, match=r"holds 1 photograph \('loose.jpg'\) and next to it 2 folders of photographs"):
         FolderSource(tmp_path)
     source = open_source(tmp_path, classes=["cat", "dog"])
     assert contents(source) == [("cat/1.jpg", 0), ("dog/1.jpg", 1)]
-    (record,) = lines.records
+    (record,) = source_log.records
     assert record.levelno == logging.WARNING
     assert record.getMessage().endswith("; left out: 1 photograph next to the class folders ('loose.jpg')")
 
 
 @pytest.mark.parametrize("folder", ["", "cat/"])
-def test_photographs_of_other_kinds_are_counted(tmp_path: Path, folder: str, lines: pytest.LogCaptureFixture) -> None:
+def test_photographs_of_other_kinds_are_counted(
+    tmp_path: Path, folder: str, source_log: pytest.LogCaptureFixture
+) -> None:
     names = ("1.jpg", "2.HEIC", "3.heic", "4.avif", "IMG_5", "notes.txt", "README", "a.xml", ".hidden.heic")
     put(tmp_path, *(f"{folder}{name}" for name in names))
     Loader(tmp_path, recipes.none(), batch_size=1)
-    (record,) = lines.records
+    (record,) = source_log.records
     assert record.levelno == logging.WARNING
     first = next(name for name in FolderSource(tmp_path).left_out if "heic" in name).split("'")[1]
     assert first in (f"{folder}2.HEIC", f"{folder}3.heic")

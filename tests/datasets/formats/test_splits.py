@@ -16,13 +16,6 @@ from tests.datasets.formats.test_source_open import put_tar
 from tests.datasets.formats.test_sources import put
 
 
-@pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    monkeypatch.setattr("augpipe.sources.log_line._TOLD", set())
-    caplog.set_level(logging.INFO, "augpipe")
-    return caplog
-
-
 @pytest.mark.parametrize(
     ("files", "said"),
     [
@@ -131,34 +124,36 @@ def test_classes_are_taken_by_the_loader(tmp_path: Path) -> None:
         open_source(tmp_path / "photos", classes="cow")
 
 
-def test_classes_that_differ_from_the_training_sets_are_told(tmp_path: Path, lines: pytest.LogCaptureFixture) -> None:
+def test_classes_that_differ_from_the_training_sets_are_told(
+    tmp_path: Path, source_log: pytest.LogCaptureFixture
+) -> None:
     put(tmp_path, "train/ant/1.jpg", "train/bee/1.jpg", "train/cat/1.jpg", "val/ant/1.jpg", "val/cat/1.jpg")
     put(tmp_path, "test/ant/1.jpg", "test/bee/1.jpg", "test/cat/1.jpg")
     for split in ("train", "test"):
         open_source(tmp_path / split)
-    assert all(record.levelno == logging.INFO for record in lines.records)
+    assert all(record.levelno == logging.INFO for record in source_log.records)
     train = tmp_path / "train"
     open_source(tmp_path / "val")
-    record = lines.records[-1]
+    record = source_log.records[-1]
     assert record.levelno == logging.WARNING
     assert (
         f"its labels are not those of '{train}' next to it, which has 3 classes: there 'bee' too; "
         "pass classes=[...] of the training set" in record.getMessage()
     )
     open_source(tmp_path / "val", classes=["ant", "bee", "cat"])
-    assert lines.records[-1].levelno == logging.INFO
-    assert "classes given that have no photograph: 'bee'" in lines.records[-1].getMessage()
+    assert source_log.records[-1].levelno == logging.INFO
+    assert "classes given that have no photograph: 'bee'" in source_log.records[-1].getMessage()
 
 
-def test_numbered_class_folders_sort_as_text(tmp_path: Path, lines: pytest.LogCaptureFixture) -> None:
+def test_numbered_class_folders_sort_as_text(tmp_path: Path, source_log: pytest.LogCaptureFixture) -> None:
     put(tmp_path, *(f"a/{name}/1.jpg" for name in ("0", "1", "2", "10")))
     put(tmp_path, *(f"b/{name}/1.jpg" for name in ("00", "01", "02", "10")))
     assert open_source(tmp_path / "a").classes == ("0", "1", "10", "2")
-    record = lines.records[-1]
+    record = source_log.records[-1]
     assert record.levelno == logging.WARNING
     assert "numbered class folders are sorted as text, as in torchvision: label 2 is '10'" in record.getMessage()
     open_source(tmp_path / "b")
-    assert "sorted as text" not in lines.records[-1].getMessage()
+    assert "sorted as text" not in source_log.records[-1].getMessage()
 
 
 @pytest.mark.parametrize("split", ["train", "val"])

@@ -15,7 +15,6 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch._C._distributed_c10d import HashStore
 from torch.amp.grad_scaler import GradScaler
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -98,16 +97,6 @@ def test_every_way_of_taking_numbers_is_counted() -> None:
         number.item()
         torch.tensor(2.0)
     assert (counted.num_reads, counted.num_made) == (0, 1)
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    store = HashStore()
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    group = dist.group.WORLD
-    assert group is not None
-    yield World(rank=0, size=1, local_size=1, device=torch.device("cpu"), control=group, saving=group, store=store)
-    dist.destroy_process_group()
 
 
 def network(num_parameters: int) -> nn.Module:

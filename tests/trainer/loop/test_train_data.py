@@ -1,7 +1,6 @@
 """What a run trains and evaluates on: recipes, normalisation, sizes, classes, batches that are cut short."""
 
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,17 +24,10 @@ from augpipe.trainer.loop.data import (
     training_schedule,
     warn_of_differences,
 )
-from augpipe.trainer.loop.world import World, open_world
+from augpipe.trainer.loop.world import World
 from tests.distributed.train_runs import config, write_photos
 
 UNIT = Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
-
-
-@pytest.fixture
-def alone() -> Iterator[World]:
-    """The world of one rank."""
-    with open_world("cpu", 60.0) as world:
-        yield world
 
 
 def flat_photos(folder: Path, levels: dict[str, int], num: int) -> Path:

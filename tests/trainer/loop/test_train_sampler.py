@@ -1,7 +1,6 @@
 """The sampler of a run, as its config names it: what an epoch holds, what is refused, and resuming."""
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from augpipe.trainer.config.tables import DataConfig
 from augpipe.trainer.loop import run
 from augpipe.trainer.loop.data import open_sources, training_loader
 from augpipe.trainer.loop.sampler import training_sampler
-from augpipe.trainer.loop.world import World, open_world
+from augpipe.trainer.loop.world import World
 from tests.distributed.train_runs import checkpoints, config, contents, sample_ids, write_photos
 
 NUM = 8
@@ -26,13 +25,6 @@ NUM = 8
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_photos(tmp_path_factory.mktemp("data"), 2 * NUM)
-
-
-@pytest.fixture
-def alone() -> Iterator[World]:
-    """The world of one rank."""
-    with open_world("cpu", 60.0) as world:
-        yield world
 
 
 def drawn(photos: Path, world: World, **data: Any) -> tuple[Counter[int], Counter[int], int]:

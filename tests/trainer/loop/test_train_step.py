@@ -1,7 +1,6 @@
 """One update equals the one by hand: accumulation, batches of several lengths, an empty one, label smoothing, NaN."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -10,10 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
-from torch._C._distributed_c10d import HashStore
 
 from augpipe import MixedLabels
 from augpipe.trainer.config import make_config
@@ -24,16 +21,6 @@ from augpipe.trainer.loop.training import Training
 from augpipe.trainer.loop.world import World
 from augpipe.trainer.optim.optimizer import make_optimizer
 from augpipe.trainer.strategies import strategy
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    store = HashStore()
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    group = dist.group.WORLD
-    assert group is not None
-    yield World(rank=0, size=1, local_size=1, device=torch.device("cpu"), control=group, saving=group, store=store)
-    dist.destroy_process_group()
 
 
 class Batch(SimpleNamespace):
