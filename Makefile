@@ -56,6 +56,7 @@ test-deep: .venv/.installed .venv-docs/.installed ## Run the tests that take min
 
 .PHONY: test-fast
 test-fast: .venv/.installed ## Run the tests that start no processes and take little time
+	@.venv/bin/augpipe warm --quiet
 	@$(call RUN_TESTS,not slow and not deep,$(FAST_PROCESSES))
 
 .PHONY: lint
