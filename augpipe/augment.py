@@ -324,10 +324,10 @@ class Augment:
         epoch: int,
         objects: "KnownObjects | None" = None,
     ) -> tuple[Plan, PlanAhead | None]:
-        """The plan to carry out: the caller's, or a new one, of a single image with the block that it was made in."""
+        """The plan to carry out: the caller's, or a new one, of the next ids with the block that it was made in."""
         if plan is None:
-            if sample_ids is None and objects is None and len(sizes) == 1:
-                ahead = self._drawn_ahead(sizes[0], names[0], epoch)
+            if sample_ids is None and objects is None and len(sizes):
+                ahead = self._drawn_ahead(sizes, names, epoch)
                 return ahead.plan, ahead
             return self._drawn(sizes, names, sample_ids, epoch, objects), None
         if sample_ids is not None:
@@ -358,19 +358,20 @@ class Augment:
         self._refuse(names, sizes)
         return draw_plan(self.recipe, ids, sizes=sizes, epoch=epoch, seed=seed, objects=objects)
 
-    def _drawn_ahead(self, size: tuple[int, int], name: str, epoch: int) -> PlanAhead:
-        """The plan of the next id."""
+    def _drawn_ahead(self, sizes: Sizes, names: Sequence[str], epoch: int) -> PlanAhead:
+        """The plan of the next ids."""
 
-        def draw(ids: npt.NDArray[np.int64], size: tuple[int, int]) -> list[PlannedView]:
-            return plan_ahead(recipe, ids, size=size, epoch=epoch, seed=seed)
+        def draw(ids: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> list[PlannedView]:
+            return plan_ahead(recipe, ids, sizes=sizes, epoch=epoch, seed=seed)
 
         with self._counting() as seed:
             sample_id, recipe = self.next_id % 2**32, self.recipe
-            self.next_id += 1
-            self._refuse([name], [size])
+            self.next_id += len(sizes)
+            self._refuse(names, sizes)
+            own_sizes = np.array(sizes, np.int64)
             key = epoch, seed, id(recipe)  # which the block's views keep
-            block = self._ahead.block(sample_id, size, key, draw, MAX_WORD)
-        return PlanAhead(block, sample_id - block.first, size, recipe, seed)
+            block, own = self._ahead.block(sample_id, own_sizes, key, draw, recipe)
+        return PlanAhead(block, own, own_sizes, recipe, seed)
 
     @contextmanager
     def _counting(self) -> Iterator[int]:

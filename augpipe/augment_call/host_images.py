@@ -38,7 +38,7 @@ class HostTransform:
             plan: of these images.
             form: of what is made of them.
             num_threads: that render.
-            ahead: the plan of the only image.
+            ahead: the plan, where it is of a block of ids.
 
         Raises:
             SampleError: a file is damaged.
@@ -49,16 +49,16 @@ class HostTransform:
             background.start([decoder_overloads(None)])  # libjpeg-turbo decodes until it is compiled
         num_planned = len(stored) if ahead is None else ahead.num_regions
         may_crop = [image.may_crop or image.is_array_above(WORTH_A_REGION // num_planned) for image in stored]
+        may_scale = np.array([image.may_scale for image in stored], np.bool_)
         if ahead is None:
-            may_scale = np.array([image.may_scale for image in stored], np.bool_)
             looks = looks_of(plan.views, may_scale, wants_regions=any(may_crop))
         else:
-            looks = ahead.looks(stored[0].may_scale, may_crop[0])
+            looks = ahead.looks(may_scale, any(may_crop))
         functions = [Functions.of(plan, view, images.names.__getitem__) for view in range(len(plan.views))]
         views = [_View(rows, view.out_size, form) for rows, view in zip(plan.views, plan.recipe.all_views, strict=True)]
 
         def work(position: int) -> None:
-            own = looks.of(position)
+            own = looks.of(slice(position, position + 1))
             sizes = [view.sizes[position] for view in views]
             try:
                 pixels = stored[position].in_place()

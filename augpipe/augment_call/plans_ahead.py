@@ -1,4 +1,4 @@
-"""Plans of the next ids of calls with one image each, several at once: planning many takes little longer than one."""
+"""Plans of the ids of the next calls, several at once: planning many takes little longer than planning one."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.gpu_ops.random.philox import MAX_WORD
 from augpipe.planning.kernel_rows import dct_factors, kernel_rows, resized_rows
 from augpipe.planning.plan import Plan
 from augpipe.planning.planned_view import PlannedView
@@ -13,7 +14,8 @@ from augpipe.planning.regions import source_regions
 from augpipe.recipes.recipe import Recipe
 
 Rows = npt.NDArray[np.void]
-Draw = Callable[[npt.NDArray[np.int64], tuple[int, int]], list[PlannedView]]
+Sizes = npt.NDArray[np.int64]
+Draw = Callable[[npt.NDArray[np.int64], Sizes], list[PlannedView]]
 Key = tuple[int, int, int]
 
 MOST_AHEAD = 64
@@ -32,9 +34,8 @@ class Looks(NamedTuple):
     regions: npt.NDArray[np.int32] | None
     """(B, 4) `source_regions`, where they were asked for."""
 
-    def of(self, position: int) -> "Looks":
-        """Those of one sample."""
-        own = slice(position, position + 1)
+    def of(self, own: slice) -> "Looks":
+        """Those of some samples."""
         regions = None if self.regions is None else self.regions[own]
         return Looks(self.factors[own], [table[own] for table in self.tables], regions)
 
@@ -63,23 +64,29 @@ def looks_of(
 
 
 class PlannedBlock:
-    """Ids in a row, planned for images of one size."""
+    """Ids in a row, planned for images of some sizes."""
 
-    def __init__(self, views: list[PlannedView], first: int, size: tuple[int, int], key: Key) -> None:
+    def __init__(self, views: list[PlannedView], first: int, sizes: Sizes, key: Key) -> None:
         self.views = views
         self.first = first
-        self.size = size
-        """Height and width, in pixels."""
+        self.sizes = sizes
+        """(num, 2) height and width, in pixels."""
         self.key = key
-        """What it was drawn by, apart from its ids and size."""
-        self.num = len(views[0].rows)
+        """What it was drawn by, apart from its ids and sizes."""
         self.num_used = 0
         self._looks: dict[tuple[bool, bool], Looks] = {}
 
-    def holds(self, sample_id: int, size: tuple[int, int]) -> bool:
-        """Whether an id is planned for images of a size, or can be for any size."""
-        is_for_any = None not in self.views[0].recipe.sized_ops
-        return 0 <= sample_id - self.first < self.num and (size == self.size or is_for_any)
+    @property
+    def num(self) -> int:
+        """Of ids."""
+        return len(self.sizes)
+
+    def of(self, sample_id: int, sizes: Sizes) -> slice | None:
+        """Where ids from this one on are planned, for images of these sizes or of any."""
+        own = slice(sample_id - self.first, sample_id - self.first + len(sizes))
+        if own.start < 0 or own.stop > self.num:
+            return None
+        return own if is_for_any(self.views[0].recipe) or np.array_equal(self.sizes[own], sizes) else None
 
     def looks(self, may_scale: bool, wants_regions: bool) -> Looks:
         """What the plan is for the kernel."""
@@ -90,28 +97,32 @@ class PlannedBlock:
         return self._looks[kind]
 
 
-class PlanAhead:
-    """The plan of one image, of a block of ids."""
+def is_for_any(recipe: Recipe) -> bool:
+    """Whether what is planned for images of one size can be had for others."""
+    return None not in recipe.sized_ops
 
-    def __init__(self, block: PlannedBlock, position: int, size: tuple[int, int], recipe: Recipe, seed: int) -> None:
+
+class PlanAhead:
+    """The plan of a call's images, of a block of ids."""
+
+    def __init__(self, block: PlannedBlock, own: slice, sizes: Sizes, recipe: Recipe, seed: int) -> None:
         self._block = block
-        self._position = position
-        self._has_its_size = size == block.size
-        own = slice(position, position + 1)
-        rows = [view.rows[own] if self._has_its_size else view.resized(position, *size) for view in block.views]
+        self._own = own
+        self._has_its_sizes = np.array_equal(block.sizes[own], sizes)
+        rows = [view.rows[own] if self._has_its_sizes else view.resized(own, sizes) for view in block.views]
         self.plan = Plan(recipe=recipe, seed=seed, views=tuple(rows))
 
     @property
     def num_regions(self) -> int:
         """With how many others it is found out which regions of images are seen."""
-        return self._block.num if self._has_its_size else 1
+        return self._block.num if self._has_its_sizes else len(self.plan)
 
-    def looks(self, may_scale: bool, wants_regions: bool) -> Looks:
-        """What the plan is for the kernel."""
-        if self._has_its_size:
-            return self._block.looks(may_scale, wants_regions).of(self._position)
-        like = self._block.looks(False, False).of(self._position)
-        return looks_of(self.plan.views, np.array([may_scale]), wants_regions=wants_regions, like=like)
+    def looks(self, may_scale: npt.NDArray[np.bool_], wants_regions: bool) -> Looks:
+        """What the plan is for the kernel; the arguments are those of `looks_of`."""
+        if self._has_its_sizes and may_scale.all() == may_scale.any():
+            return self._block.looks(bool(may_scale[0]), wants_regions).of(self._own)
+        like = self._block.looks(False, False).of(self._own)
+        return looks_of(self.plan.views, may_scale, wants_regions=wants_regions, like=like)
 
 
 class PlansAhead:
@@ -120,23 +131,26 @@ class PlansAhead:
     def __init__(self) -> None:
         self._block: PlannedBlock | None = None
 
-    def block(self, sample_id: int, size: tuple[int, int], key: Key, draw: Draw, most_id: int) -> PlannedBlock:
-        """The block that an id is planned in.
+    def block(self, sample_id: int, sizes: Sizes, key: Key, draw: Draw, recipe: Recipe) -> tuple[PlannedBlock, slice]:
+        """The block that a call's ids are planned in, and where.
 
         Args:
-            sample_id: the next id.
-            size: height and width of its image, in pixels.
+            sample_id: the first.
+            sizes: (N, 2) height and width of the images, in pixels.
             key: what `draw` draws by: the epoch, the seed and which recipe.
-            draw: plans (n,) ids for images of that size.
-            most_id: the largest id.
+            draw: plans (n,) ids for images of (n, 2) sizes.
+            recipe: that it plans.
         """
         block = self._block
-        if block is None or block.key != key or not block.holds(sample_id, size):
-            num = 1
-            if block is not None and block.key == key:
+        own = None if block is None or block.key != key else block.of(sample_id, sizes)
+        if block is None or own is None:
+            num = len(sizes)
+            if block is not None and block.key == key and (is_for_any(recipe) or (sizes == sizes[0]).all()):
                 num = 2 * block.num if 2 * block.num_used > block.num else block.num // 2
-            num = max(1, min(num, MOST_AHEAD, most_id - sample_id + 1))
-            ids = np.arange(sample_id, sample_id + num)
-            block = self._block = PlannedBlock(draw(ids, size), sample_id, size, key)
-        block.num_used += 1
-        return block
+                num = max(len(sizes), min(num, MOST_AHEAD, MAX_WORD - sample_id + 1))
+            planned = sizes if num == len(sizes) else np.tile(sizes[:1], (num, 1))
+            views = draw(np.arange(sample_id, sample_id + num) % (MAX_WORD + 1), planned)
+            block, own = PlannedBlock(views, sample_id, planned, key), slice(0, len(sizes))
+            self._block = block
+        block.num_used += len(sizes)
+        return block, own

@@ -255,16 +255,15 @@ def plan(
 
 
 def plan_ahead(
-    recipe: Recipe, sample_ids: npt.NDArray[np.int64], *, size: tuple[int, int], epoch: int, seed: int
+    recipe: Recipe, sample_ids: npt.NDArray[np.int64], *, sizes: npt.NDArray[np.int64], epoch: int, seed: int
 ) -> list[PlannedView]:
-    """What `plan` draws for (B,) samples of images of one size, and what it takes to have it for other sizes.
+    """What `plan` draws for (B,) samples of images of (B, 2) sizes, and what it takes to have it for other sizes.
 
     Raises:
         ValueError: the epoch is out of range, or the recipe keeps objects.
     """
     epoch = whole_number("epoch", epoch, 0, MAX_WORD)
     objects = _checked_objects(recipe, None, len(sample_ids)) if recipe.keeping else None
-    sizes = np.full((len(sample_ids), 2), size, np.int64)
     views = range(len(recipe.all_views))
     return [plan_view(recipe, view, sample_ids, epoch, seed, sizes, None, False, objects, None) for view in views]
 

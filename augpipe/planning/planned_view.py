@@ -41,29 +41,32 @@ class PlannedView:
     words: dict[str, RandomWords]
     """The random words of each op that draws."""
 
-    def resized(self, nth: int, height: int, width: int) -> Rows:
-        """(1,) the record of one sample for an image of another size, given `Recipe.sized_ops` of the view.
+    def resized(self, own: slice, sizes: npt.NDArray[np.int64]) -> Rows:
+        """(N,) the records of some samples for images of other sizes, given `Recipe.sized_ops` of the view.
 
         It draws and applies the ops that look at the size again, and takes all else as it is.
+
+        Args:
+            own: which samples.
+            sizes: (N, 2) height and width of their images, in pixels.
         """
         sized = self.recipe.sized_ops[self.position]
         assert sized is not None, "only views whose sized ops are known are planned ahead for any size"
-        own = slice(nth, nth + 1)
-        frame = Frame(np.array([height]), np.array([width]), self.frame.crops)
-        row, all_drawn = copied(self.rows[own]), {}
+        frame = Frame(sizes[:, 0], sizes[:, 1], self.frame.crops)
+        rows, all_drawn = copied(self.rows[own]), {}
         for key, op in sized:
             drawn = op.draw(self.words[key].of(own), frame) if op.num_words else {}
             op.apply(frame, drawn)
             if drawn:
                 all_drawn[key] = drawn
-        _write_drawn(row["drawn"], all_drawn)
+        _write_drawn(rows["drawn"], all_drawn)
         is_cropped_again = len(frame.crops) > sum(op.is_crop for _, op in sized)
         frame.act_as(self.frame, own, has_its_sides=is_cropped_again)
-        first = first_pass(row)
+        first = first_pass(rows)
         write_look_up(first, frame, self.recipe, self.recipe.all_views[self.position])
-        if first is not row:
-            row["height"], row["width"] = height, width
-        return row
+        if first is not rows:
+            rows["height"], rows["width"] = sizes[:, 0], sizes[:, 1]
+        return rows
 
 
 def plan_view(

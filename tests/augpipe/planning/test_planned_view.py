@@ -43,14 +43,15 @@ NOT = {
 
 def check(recipe: Recipe) -> None:
     """That it gives the records and kernel rows of `plan`, to the bit."""
-    views = plan_ahead(recipe, np.arange(6), size=(90, 120), epoch=3, seed=5)
+    views = plan_ahead(recipe, np.arange(6), sizes=np.full((6, 2), (90, 120)), epoch=3, seed=5)
     tables = [kernel_rows(view.rows) for view in views]
-    for nth, size, factor in ((0, (120, 90), 1), (5, (203, 131), 2), (3, (90, 120), 1)):
-        expected, factors = plan(recipe, [nth], sizes=[size], epoch=3, seed=5).views, np.array([factor])
+    sizes, factors_of_all = np.array([(120, 90), (90, 120), (90, 120), (64, 64), (1, 77), (203, 131)]), np.arange(1, 7)
+    for own in (slice(0, 1), slice(5, 6), slice(1, 3), slice(0, 6), slice(2, 5)):
+        expected = plan(recipe, np.arange(6)[own], sizes=sizes[own], epoch=3, seed=5).views
         for view, table, rows in zip(views, tables, expected, strict=True):
-            found = view.resized(nth, *size)
+            found, factors = view.resized(own, sizes[own]), factors_of_all[own]
             assert found.dtype == rows.dtype and found.tobytes() == rows.tobytes()
-            resized = resized_rows(found, table[nth : nth + 1], factors)
+            resized = resized_rows(found, table[own], factors)
             assert resized.tobytes() == kernel_rows(rows, factors).tobytes()
 
 
