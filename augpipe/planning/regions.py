@@ -72,13 +72,37 @@ def _taps(rows: Rows, half: Float) -> tuple[Float, Float]:
     """(B, 2) lowest and highest tap along x and y from the origin, before borders; infinite where they are unbounded.
 
     The outermost pixels of an output lie `half`, (2,) or (B, 2), from its centre along x and y.
+    """
+    linear = _matrices(rows, "after")
+    with np.errstate(all="ignore"):  # what overflows is not bounded, and is taken whole
+        if rows["has_lens"].any() or rows["has_projection"].any():
+            low, high, longest, bent = _bent(rows, linear, half)
+        else:
+            high = np.abs(linear[:, :, 0]) * half[..., :1] + np.abs(linear[:, :, 1]) * half[..., 1:]
+            low, longest, bent = -high, np.sqrt((half * half).sum(axis=-1, keepdims=True)), NOTHING[:1]
+        least, most = displacements(rows) if rows["field"].any() else (NOTHING, NOTHING)
+        scale = np.sqrt((linear**2).sum(axis=2))
+        offset = _columns(rows, "offset_x", "offset_y") - 0.5
+        support = _columns(rows, "support_x", "support_y")
+        summed = scale * longest + np.abs(offset) + support + 1.0 + np.maximum(-least, most)
+        slack = ROUNDING * summed
+        slack += np.where(rows["is_constant"] == MEETING, 2.0 * MEETS_PX, 0.0)[:, None]
+        slack += scale * bent
+        first = np.floor(low + least + offset - slack - support) + 1.0
+        last = np.floor(high + most + offset + slack - support) + np.ceil(2.0 * support)
+        is_bounded = summed < LARGEST_EXACT
+    return np.where(is_bounded, first, -np.inf), np.where(is_bounded, last, np.inf)
+
+
+def _bent(rows: Rows, linear: Float, half: Float) -> tuple[Float, Float, Float, Float]:
+    """With lenses and projections, of the look-up without its offset: (B, 2) lowest and highest, and (B, 1) how long
+    the vector that it turns can be, and how far from straight it runs.
 
     The look-up is evaluated on a grid over the output image. Between the points it differs from what runs straight from
     point to point by no more than its second derivatives allow, h^2 / 8 times them along each side of a cell.
     """
-    linear, before = _matrices(rows, "after"), _matrices(rows, "before")
     has_lens = rows["has_lens"] != 0
-    sides = np.where(has_lens[:, None, None], before, np.eye(2)) * half[..., None, :]
+    sides = np.where(has_lens[:, None, None], _matrices(rows, "before"), np.eye(2)) * half[..., None, :]
     num_points = GRID_POINTS if has_lens.any() else 2
     along = np.linspace(-1.0, 1.0, num_points)
     points = sides[:, :, 0, None, None] * along + sides[:, :, 1, None, None] * along[:, None]
@@ -89,32 +113,20 @@ def _taps(rows: Rows, half: Float) -> tuple[Float, Float]:
             rows[projected], sides[projected], along, np.broadcast_to(half, (len(rows), 2))[projected]
         )
     u, v = points.reshape(len(rows), 2, num_points**2).swapaxes(0, 1)
-    with np.errstate(all="ignore"):  # what overflows is not bounded, and is taken whole
-        r2 = u * u + v * v
-        most_r2 = r2.max(axis=1, keepdims=True)
-        if has_lens.any():
-            k1, k2, k3, p1, p2 = lens = [rows[name].astype(np.float64)[:, None] for name in LENS]
-            gain = radial_gain.py_func(r2, k1, k2, k3)
-            u, v = distort.py_func(u, v, r2, gain, p2, p1), distort.py_func(v, u, r2, gain, p1, p2)
-            summed, curvature = _limits(most_r2, *lens)
-            if len(projected):
-                own = (coefficient[projected] for coefficient in lens)
-                summed[projected] = np.where(is_in_front, _limits(terms[0] ** 2, *own)[0] * terms[1], np.inf)
-        else:
-            summed, curvature = np.sqrt(most_r2), NOTHING[:1]
-        seen = linear[:, :, :1] * u[:, None] + linear[:, :, 1:] * v[:, None]
-        least, most = displacements(rows) if rows["field"].any() else (NOTHING, NOTHING)
-        scale = np.sqrt((linear**2).sum(axis=2))
-        offset = _columns(rows, "offset_x", "offset_y") - 0.5
-        support = _columns(rows, "support_x", "support_y")
-        summed = scale * summed + np.abs(offset) + support + 1.0 + np.maximum(-least, most)
-        slack = ROUNDING * summed
-        slack += np.where(rows["is_constant"] == MEETING, 2.0 * MEETS_PX, 0.0)[:, None]
-        slack += scale * curvature * lengths2 * (0.5 / (num_points - 1) ** 2)
-        first = np.floor(seen.min(axis=2) + least + offset - slack - support) + 1.0
-        last = np.floor(seen.max(axis=2) + most + offset + slack - support) + np.ceil(2.0 * support)
-        is_bounded = summed < LARGEST_EXACT
-    return np.where(is_bounded, first, -np.inf), np.where(is_bounded, last, np.inf)
+    r2 = u * u + v * v
+    most_r2 = r2.max(axis=1, keepdims=True)
+    if has_lens.any():
+        k1, k2, k3, p1, p2 = lens = [rows[name].astype(np.float64)[:, None] for name in LENS]
+        gain = radial_gain.py_func(r2, k1, k2, k3)
+        u, v = distort.py_func(u, v, r2, gain, p2, p1), distort.py_func(v, u, r2, gain, p1, p2)
+        longest, curvature = _limits(most_r2, *lens)
+        if len(projected):
+            own = (coefficient[projected] for coefficient in lens)
+            longest[projected] = np.where(is_in_front, _limits(terms[0] ** 2, *own)[0] * terms[1], np.inf)
+    else:
+        longest, curvature = np.sqrt(most_r2), NOTHING[:1]
+    seen = linear[:, :, :1] * u[:, None] + linear[:, :, 1:] * v[:, None]
+    return seen.min(axis=2), seen.max(axis=2), longest, curvature * lengths2 * (0.5 / (num_points - 1) ** 2)
 
 
 def _projected(
@@ -160,7 +172,10 @@ def _limits(r2: Float, *lens: Float) -> tuple[Float, Float]:
 
 
 def _columns(rows: Rows, *names: str) -> Float:
-    return np.stack([rows[name] for name in names], axis=1).astype(np.float64)
+    found = np.empty((len(rows), len(names)))
+    for nth, name in enumerate(names):
+        found[:, nth] = rows[name]
+    return found
 
 
 def _matrices(rows: Rows, name: str) -> Float:
