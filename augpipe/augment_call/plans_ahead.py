@@ -1,6 +1,8 @@
 """Plans of the ids of the next calls, several at once: planning many takes little longer than planning one."""
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +22,8 @@ Key = tuple[int, int, int]
 
 MOST_AHEAD = 64
 """Ids that are planned at once, at most."""
+FREQUENT = 3
+"""Of so many images of one size in a block, the next is planned for that size as a whole."""
 WORTH_A_REGION = 2**20
 """Pixels of a call's arrays from which on looking for what is seen of them takes less time than packing them whole."""
 
@@ -74,7 +78,10 @@ class PlannedBlock:
         self.key = key
         """What it was drawn by, apart from its ids and sizes."""
         self.num_used = 0
+        self.num_of: Counter[tuple[int, int]] = Counter()
+        """How many of its ids were of images of a size."""
         self._looks: dict[tuple[bool, bool], Looks] = {}
+        self._fitted: dict[tuple[int, int], PlannedBlock] = {}
 
     @property
     def num(self) -> int:
@@ -87,6 +94,14 @@ class PlannedBlock:
         if own.start < 0 or own.stop > self.num:
             return None
         return own if is_for_any(self.views[0].recipe) or np.array_equal(self.sizes[own], sizes) else None
+
+    def fitted(self, size: tuple[int, int]) -> "PlannedBlock":
+        """What was planned, for images of a size."""
+        if size not in self._fitted:
+            everywhere, sizes = slice(0, self.num), np.tile(np.array(size, np.int64), (self.num, 1))
+            views = [replace(view, rows=view.resized(everywhere, sizes)) for view in self.views]
+            self._fitted[size] = PlannedBlock(views, self.first, sizes, self.key)
+        return self._fitted[size]
 
     def looks(self, may_scale: bool, wants_regions: bool) -> Looks:
         """What the plan is for the kernel."""
@@ -130,6 +145,7 @@ class PlansAhead:
 
     def __init__(self) -> None:
         self._block: PlannedBlock | None = None
+        self._frequent: set[tuple[int, int]] = set()
 
     def block(self, sample_id: int, sizes: Sizes, key: Key, draw: Draw, recipe: Recipe) -> tuple[PlannedBlock, slice]:
         """The block that a call's ids are planned in, and where.
@@ -150,7 +166,14 @@ class PlansAhead:
                 num = max(len(sizes), min(num, MOST_AHEAD, MAX_WORD - sample_id + 1))
             planned = sizes if num == len(sizes) else np.tile(sizes[:1], (num, 1))
             views = draw(np.arange(sample_id, sample_id + num) % (MAX_WORD + 1), planned)
+            if block is not None:
+                self._frequent = {size for size, num in block.num_of.items() if num >= FREQUENT}
             block, own = PlannedBlock(views, sample_id, planned, key), slice(0, len(sizes))
             self._block = block
         block.num_used += len(sizes)
+        size = (int(sizes[0, 0]), int(sizes[0, 1]))
+        if len(sizes) == 1 or (sizes == sizes[0]).all():
+            block.num_of[size] += len(sizes)
+            if size in self._frequent and is_for_any(recipe) and not np.array_equal(block.sizes[own], sizes):
+                block = block.fitted(size)
         return block, own

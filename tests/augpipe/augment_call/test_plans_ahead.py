@@ -9,6 +9,7 @@ import pytest
 from augpipe import Augment, Recipe, augment, ops
 from augpipe.augment_call import host_images
 from augpipe.ops import KeepObjects
+from augpipe.planning.planned_view import PlannedView
 from tests.augpipe.decoding.image_files import encoded, scene
 from tests.parity.images import noise
 
@@ -69,6 +70,28 @@ def test_images_of_ever_other_sizes_are_too(planned: list[int]) -> None:
     for side in range(30, 60):
         call(noise(side, 40, seed=1))
     assert planned == [1, 2, 4, 8, 16]
+
+
+def test_a_block_is_fitted_once_to_a_size_that_comes_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted, resized = list[int](), PlannedView.resized
+
+    def counted(view: PlannedView, own: slice, sizes: Any) -> Any:
+        fitted.append(own.stop - own.start)
+        return resized(view, own, sizes)
+
+    monkeypatch.setattr(PlannedView, "resized", counted)
+    call, photographs = Augment(RECIPE, 7), [noise(*size, seed=1) for size in SIZES]
+    apart = [Augment(RECIPE, 7)(photographs[number % 3], [number]) for number in range(150)]
+    assert all(np.array_equal(call(photographs[number % 3]), apart[number]) for number in range(150))
+    assert fitted.count(1) < 30 and fitted.count(64) == 4  # two sizes in two blocks, whose own is the third
+
+
+def test_batches_are_planned_ahead_for_their_own_sizes(planned: list[int]) -> None:
+    call, apart = Augment(RECIPE, 7), Augment(RECIPE, 7)
+    for number in range(0, 160, 8):
+        photographs = [noise(30 + (number + nth) % 5, 40, seed=1) for nth in range(8)]
+        assert np.array_equal(call(photographs), apart(photographs, range(number, number + 8)))
+    assert [num for num in planned if num != 8] == [16, 32, 64, 64]
 
 
 def test_they_are_planned_alone_where_all_depends_on_the_size(planned: list[int]) -> None:
