@@ -57,6 +57,18 @@ _PLACES = {
 """Where each name lives. It is looked for there when it is first asked for: importing numba takes most of a second, in
 which a command could neither answer nor be interrupted without a traceback."""
 
+_ANSWERS = {
+    "dataloader": "augpipe.Loader(source, recipe, batch_size=64)",
+    **dict.fromkeys(("dataset", "imagefolder"), 'the path itself: augpipe.Loader("photos/", recipe, batch_size=64)'),
+    **dict.fromkeys(("compose", "sequential", "transforms"), "augpipe.Recipe(ops=[augpipe.ops.Flip(), ...])"),
+    **dict.fromkeys(("augmentmodule", "module"), "augpipe.nn.AugmentModule(recipe)"),
+    "opensource": "augpipe.datasets.open.open_source(path)",
+    "fromtorchvision": "augpipe.Recipe.from_torchvision(transform)",
+    "fromalbumentations": "augpipe.Recipe.from_albumentations(transform)",
+    "fromtimm": "augpipe.recipes.from_timm(input_size=224, ...)",
+}
+"""Names that are looked for at the top, as `suggest.plain` gives them -> what to write."""
+
 __all__ = [
     "Augment",
     "Batch",
@@ -96,10 +108,19 @@ if not TYPE_CHECKING:  # the names above are all that there are to a type checke
         except ModuleNotFoundError as error:
             if error.name != f"{__name__}.{name}":
                 raise  # it is there, and lacks something itself
-        from augpipe.top_names import answers
         from augpipe.validation.suggest import missing
 
-        raise missing(__name__, name, __all__, {} if name.startswith("_") else answers())
+        raise missing(__name__, name, __all__, {} if name.startswith("_") else _answers())
+
+    def _answers():
+        """What to write for a name that is not at the top: those of ops and recipes, and those of other libraries."""
+        from augpipe import ops, recipes
+        from augpipe.ops.other_names import ANSWERS
+        from augpipe.validation.suggest import plain
+
+        own = {plain(name): f"augpipe.ops.{name}()" for name in dir(ops)}
+        own |= {plain(name): f"augpipe.recipes.{name}(...)" for name in recipes.__all__}
+        return ANSWERS | own | _ANSWERS
 
 
 def __dir__() -> list[str]:
