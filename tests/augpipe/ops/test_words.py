@@ -60,3 +60,45 @@ def test_each_word_is_asked_for_and_the_first_decides_only_whether(kind: type[op
         asked = {word for word in range(1, op.num_words) if values(op, changed(words, word)) != drawn}
         assert asked == set(range(1, op.num_words)) - left_out
         assert values(op, changed(words, 0)) == drawn != values(op, changed(words, 0, above=2**31))
+
+
+def drawn_of(op: ops.Op, num: int) -> Any:
+    stream = Stream(seed_key(3), 0, np.arange(num, dtype=np.uint32), op.op)
+    return op.draw(RandomWords(stream.words(op.num_words), stream), Frame(np.full(num, 200), np.full(num, 300)))
+
+
+def test_lines_begin_and_end_at_each_two_pixels_as_often_as_said() -> None:
+    """Three columns and a row are drawn apart; the other row too, unless both ends would be one pixel."""
+    num = 40_000
+    drawn = drawn_of(ops.MotionBlur(line="ends", sizes=(3, 3), p=1.0), num)
+    pairs, counts = np.unique(drawn["ends"], axis=0, return_counts=True)
+    assert len(pairs) == 72 and not (pairs[:, :2] == pairs[:, 2:]).all(axis=1).any()
+    is_upright = pairs[:, 0] == pairs[:, 2]
+    assert is_upright.sum() == 18
+    expected = num * np.where(is_upright, 1 / 54, 1 / 81)
+    assert (np.abs(counts - expected) < 5.0 * np.sqrt(expected)).all()
+
+
+@pytest.mark.parametrize(("step", "half"), [(10.0, 3), (15.0, 2), (30.0, 1)])
+def test_rotations_in_steps_are_all_but_none_as_often(step: float, half: int) -> None:
+    num = 20_000
+    degrees, counts = np.unique(
+        drawn_of(ops.Rotate(max_deg=30.0, step=step, p=1.0), num)["degrees"], return_counts=True
+    )
+    assert degrees.tolist() == [step * number for number in range(-half, half + 1) if number]
+    expected = num / (2 * half)
+    assert (np.abs(counts - expected) < 5.0 * np.sqrt(expected)).all()
+
+
+def test_each_number_of_a_function_is_of_a_word_of_its_own() -> None:
+    op = ops.Custom(np.flipud, num_draws=3, p=0.5)
+    words = np.random.default_rng(0).integers(0, 2**32, (NUM, op.num_words), np.uint32)
+    for word in range(1, op.num_words):
+        other = changed(words, word)
+        stream = Stream(seed_key(0), 0, np.arange(NUM, dtype=np.uint32), op.op)
+        before, after = (
+            op.draw(RandomWords(one, stream), Frame(np.full(NUM, 9), np.full(NUM, 9))) for one in (words, other)
+        )
+        moved = (before["draws"] != after["draws"]).any(axis=0)
+        assert moved.tolist() == [word == 1 + number for number in range(3)]
+        assert (before["applied"] == after["applied"]).all()
