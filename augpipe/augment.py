@@ -30,7 +30,6 @@ from augpipe.planning.fields import refuse_targets
 from augpipe.planning.output_format import DType, DTypeLike, Framework, Layout, OutputFormat, dtype_name
 from augpipe.planning.plan import Plan, plan_ahead, refusals
 from augpipe.planning.plan import plan as draw_plan
-from augpipe.planning.planned_view import PlannedView
 from augpipe.recipes.names import as_recipe
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.refusals import refuse_mixing
@@ -360,17 +359,12 @@ class Augment:
 
     def _drawn_ahead(self, sizes: Sizes, names: Sequence[str], epoch: int) -> PlanAhead:
         """The plan of the next ids."""
-
-        def draw(ids: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> list[PlannedView]:
-            return plan_ahead(recipe, ids, sizes=sizes, epoch=epoch, seed=seed)
-
         with self._counting() as seed:
             sample_id, recipe = self.next_id % 2**32, self.recipe
             self.next_id += len(sizes)
             self._refuse(names, sizes)
             own_sizes = np.array(sizes, np.int64)
-            key = epoch, seed, id(recipe)  # which the block's views keep
-            block, own = self._ahead.block(sample_id, own_sizes, key, draw, recipe)
+            block, own = self._ahead.block(sample_id, own_sizes, recipe, plan_ahead, epoch, seed)
         return PlanAhead(block, own, own_sizes, recipe, seed)
 
     @contextmanager

@@ -17,8 +17,8 @@ from augpipe.recipes.recipe import Recipe
 
 Rows = npt.NDArray[np.void]
 Sizes = npt.NDArray[np.int64]
-Draw = Callable[[npt.NDArray[np.int64], Sizes], list[PlannedView]]
 Key = tuple[int, int, int]
+Draw = Callable[..., list[PlannedView]]
 
 MOST_AHEAD = 64
 """Ids that are planned at once, at most."""
@@ -93,7 +93,7 @@ class PlannedBlock:
         own = slice(sample_id - self.first, sample_id - self.first + len(sizes))
         if own.start < 0 or own.stop > self.num:
             return None
-        return own if is_for_any(self.views[0].recipe) or np.array_equal(self.sizes[own], sizes) else None
+        return own if is_for_any(self.views[0].recipe) or (self.sizes[own] == sizes).all() else None
 
     def fitted(self, size: tuple[int, int]) -> "PlannedBlock":
         """What was planned, for images of a size."""
@@ -123,7 +123,7 @@ class PlanAhead:
     def __init__(self, block: PlannedBlock, own: slice, sizes: Sizes, recipe: Recipe, seed: int) -> None:
         self._block = block
         self._own = own
-        self._has_its_sizes = np.array_equal(block.sizes[own], sizes)
+        self._has_its_sizes = bool((block.sizes[own] == sizes).all())
         rows = [view.rows[own] if self._has_its_sizes else view.resized(own, sizes) for view in block.views]
         self.plan = Plan(recipe=recipe, seed=seed, views=tuple(rows))
 
@@ -147,16 +147,20 @@ class PlansAhead:
         self._block: PlannedBlock | None = None
         self._frequent: set[tuple[int, int]] = set()
 
-    def block(self, sample_id: int, sizes: Sizes, key: Key, draw: Draw, recipe: Recipe) -> tuple[PlannedBlock, slice]:
+    def block(
+        self, sample_id: int, sizes: Sizes, recipe: Recipe, draw: Draw, epoch: int, seed: int
+    ) -> tuple[PlannedBlock, slice]:
         """The block that a call's ids are planned in, and where.
 
         Args:
             sample_id: the first.
             sizes: (N, 2) height and width of the images, in pixels.
-            key: what `draw` draws by: the epoch, the seed and which recipe.
-            draw: plans (n,) ids for images of (n, 2) sizes.
-            recipe: that it plans.
+            recipe: what is planned.
+            draw: `planning.plan.plan_ahead`.
+            epoch: that it draws by.
+            seed: that it draws by.
         """
+        key = epoch, seed, id(recipe)  # which the block's views keep
         block = self._block
         own = None if block is None or block.key != key else block.of(sample_id, sizes)
         if block is None or own is None:
@@ -165,7 +169,8 @@ class PlansAhead:
                 num = 2 * block.num if 2 * block.num_used > block.num else block.num // 2
                 num = max(len(sizes), min(num, MOST_AHEAD, MAX_WORD - sample_id + 1))
             planned = sizes if num == len(sizes) else np.tile(sizes[:1], (num, 1))
-            views = draw(np.arange(sample_id, sample_id + num) % (MAX_WORD + 1), planned)
+            ids = np.arange(sample_id, sample_id + num) % (MAX_WORD + 1)
+            views = draw(recipe, ids, sizes=planned, epoch=epoch, seed=seed)
             if block is not None:
                 self._frequent = {size for size, num in block.num_of.items() if num >= FREQUENT}
             block, own = PlannedBlock(views, sample_id, planned, key), slice(0, len(sizes))
@@ -174,6 +179,6 @@ class PlansAhead:
         size = (int(sizes[0, 0]), int(sizes[0, 1]))
         if len(sizes) == 1 or (sizes == sizes[0]).all():
             block.num_of[size] += len(sizes)
-            if size in self._frequent and is_for_any(recipe) and not np.array_equal(block.sizes[own], sizes):
+            if size in self._frequent and is_for_any(recipe) and (block.sizes[own] != sizes).any():
                 block = block.fitted(size)
         return block, own
