@@ -3,8 +3,10 @@
 They are made by importing a call of each transform, so they say what importing does.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from augpipe import importers
 from augpipe.ops import Op
@@ -65,6 +67,9 @@ TIMM = {
 """Arguments of timm's create_transform that are shown, with a value."""
 
 
+RESULTS = Path(__file__).parents[2] / "benchmarks/results"
+CHAINS = {"torchvision": "torchvision, PIL images", "albumentations": "albumentations 2, arrays"}
+"""Title -> the name of its chains in the benchmark's results."""
 HEADER = ("transform", "verdict", "levels", "here", "what differs")
 EXACT = (
     "`exact`: measured to be within one of 256 levels in the mean, and drawn alike. Levels: the mean difference of "
@@ -82,6 +87,7 @@ def pages() -> dict[str, str]:
     for title, (alias, library, mapped) in LIBRARIES.items():
         how = f"`Recipe.from_{library.partition('-')[0]}(transform)` imports a whole recipe"
         lines = [f"# From {title}", f"{how}, and `augpipe import FILE.py:NAME` one that is in a script."]
+        lines += [_speed(CHAINS[title])] if title in CHAINS else []
         lines += [f"Each transform at its defaults, and what it becomes. {EXACT} {_measured(library)}"]
         rows = list(_rows(alias, library, set(mapped)))
         absent = [row[0] for row in rows if row[1] == "left out" and not row[-1]]
@@ -129,6 +135,19 @@ def _rows(alias: str, library: str, mapped: set[str]) -> Iterator[tuple[str, str
 
 def _levels(row: Row) -> str:
     return "{:.2f}, {:.0f}".format(*row.levels) if row.levels else ""
+
+
+def _speed(chains: str) -> str:
+    """How many times as fast whole chains are here, as last measured."""
+    last = json.loads(max(RESULTS.glob("*-chains.json")).read_text())
+    ways = last["ways"][chains]
+    batched, single = ways["16 at a time"], ways["one image a call"]
+    return (
+        f"**How much faster:** {len(ways['chains'])} chains of public code, one thread, against theirs: "
+        f"{batched['geometric mean']} times as fast with 16 images a call (geometric mean; the slowest {batched['worst']}), "
+        f"{single['geometric mean']} times with one image a call (the slowest {single['worst']}); {last['date']}, "
+        f"{last['machine']['cpu']}."
+    )
 
 
 def _measured(name: str) -> str:

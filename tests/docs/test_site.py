@@ -67,6 +67,7 @@ def test_every_transform_of_other_libraries_has_a_row() -> None:
             assert f"`{alias}.{name}(" in page
             assert name not in mapped or f"`{alias}.{name}(" not in page.partition("not there yet")[2]
         assert page.count("| exact |") > 15
+        assert ("times as fast with 16 images a call" in page) == (title in translations.CHAINS)
     assert "`re_prob=0.25`" in pages["from/timm.md"]
 
 
