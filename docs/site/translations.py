@@ -144,7 +144,8 @@ def _speed(chains: str) -> str:
     batched, single = ways["16 at a time"], ways["one image a call"]
     return (
         f"**How much faster:** {len(ways['chains'])} chains of public code, one thread, against theirs: "
-        f"{batched['geometric mean']} times as fast with 16 images a call (geometric mean; the slowest {batched['worst']}), "
+        f"{batched['geometric mean']} times as fast with 16 images a call (geometric mean; the slowest "
+        f"{batched['worst']}), "
         f"{single['geometric mean']} times with one image a call (the slowest {single['worst']}); {last['date']}, "
         f"{last['machine']['cpu']}."
     )
