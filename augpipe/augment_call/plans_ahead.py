@@ -20,10 +20,10 @@ Sizes = npt.NDArray[np.int64]
 Key = tuple[int, int, int]
 Draw = Callable[..., list[PlannedView]]
 
-MOST_AHEAD = 64
+MOST_AHEAD = 256
 """Ids that are planned at once, at most."""
-FREQUENT = 3
-"""Of so many images of one size in a block, the next is planned for that size as a whole."""
+FREQUENT = 16
+"""A size that one in so many images of a block has: the next block is fitted to it as a whole."""
 WORTH_A_REGION = 2**20
 """Pixels of a call's arrays from which on looking for what is seen of them takes less time than packing them whole."""
 
@@ -172,7 +172,7 @@ class PlansAhead:
             ids = np.arange(sample_id, sample_id + num) % (MAX_WORD + 1)
             views = draw(recipe, ids, sizes=planned, epoch=epoch, seed=seed)
             if block is not None:
-                self._frequent = {size for size, num in block.num_of.items() if num >= FREQUENT}
+                self._frequent = {size for size, num in block.num_of.items() if FREQUENT * num >= block.num}
             block, own = PlannedBlock(views, sample_id, planned, key), slice(0, len(sizes))
             self._block = block
         block.num_used += len(sizes)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from augpipe import Augment, Recipe, augment, ops
-from augpipe.augment_call import host_images
+from augpipe.augment_call import host_images, plans_ahead
 from augpipe.ops import KeepObjects
 from augpipe.planning.planned_view import PlannedView
 from tests.augpipe.decoding.image_files import encoded, scene
@@ -60,9 +60,9 @@ def test_another_recipe_is_planned_from_the_next_call_on() -> None:
 
 def test_images_of_one_size_are_planned_in_ever_longer_blocks(planned: list[int]) -> None:
     call, photograph = Augment(RECIPE), noise(40, 50, seed=1)
-    for _ in range(200):
+    for _ in range(800):
         call(photograph)
-    assert planned == [1, 2, 4, 8, 16, 32, 64, 64, 64]
+    assert planned == [1, 2, 4, 8, 16, 32, 64, 128, 256, 256, 256]
 
 
 def test_images_of_ever_other_sizes_are_too(planned: list[int]) -> None:
@@ -80,6 +80,7 @@ def test_a_block_is_fitted_once_to_a_size_that_comes_often(monkeypatch: pytest.M
         return resized(view, own, sizes)
 
     monkeypatch.setattr(PlannedView, "resized", counted)
+    monkeypatch.setattr(plans_ahead, "MOST_AHEAD", 64)
     call, photographs = Augment(RECIPE, 7), [noise(*size, seed=1) for size in SIZES]
     apart = [Augment(RECIPE, 7)(photographs[number % 3], [number]) for number in range(150)]
     assert all(np.array_equal(call(photographs[number % 3]), apart[number]) for number in range(150))
@@ -91,7 +92,7 @@ def test_batches_are_planned_ahead_for_their_own_sizes(planned: list[int]) -> No
     for number in range(0, 160, 8):
         photographs = [noise(30 + (number + nth) % 5, 40, seed=1) for nth in range(8)]
         assert np.array_equal(call(photographs), apart(photographs, range(number, number + 8)))
-    assert [num for num in planned if num != 8] == [16, 32, 64, 64]
+    assert [num for num in planned if num != 8] == [16, 32, 64, 128]
 
 
 def test_they_are_planned_alone_where_all_depends_on_the_size(planned: list[int]) -> None:
