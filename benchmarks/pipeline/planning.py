@@ -2,16 +2,21 @@
 
 `planning` does it twice: by the functions that do it, for so many samples at a time; and in the loader's own stages,
 batch by batch, from a source that knows its images' sizes, planned in blocks or (with blocks of one batch) each batch
-by itself. `keep_objects` is a RandomResizedCrop without and with it, on images with 7.3 boxes on average, as many as in
-COCO. In CPU time of the one thread that does it.
+by itself. `calls` is `Augment` with one image a call and with 64, and what it plans, 32 at a time, for images of one
+size and of several. `keep_objects` is a RandomResizedCrop without and with it, on images with 7.3 boxes on average, as
+many as in COCO. In CPU time of the one thread that does it.
 """
 
+import statistics
 import time
 from collections.abc import Callable, Sequence
+from itertools import count, islice
+from typing import Any
 
 import numpy as np
 
-from augpipe import Recipe, ops, plan, recipes
+from augpipe import Augment, Recipe, ops, plan, recipes
+from augpipe.augment_call.plans_ahead import PlanAhead, PlansAhead
 from augpipe.ops.keep_objects import KnownObjects
 from augpipe.pipeline.blocks import BLOCK_SIZE, Block
 from augpipe.pipeline.items import BatchInProgress, Settings
@@ -19,6 +24,7 @@ from augpipe.pipeline.planner import Planner
 from augpipe.pipeline.samples import Samples
 from augpipe.planning.kernel_rows import dct_factors, kernel_rows
 from augpipe.planning.output_format import OutputFormat
+from augpipe.planning.plan import plan_ahead
 from augpipe.planning.regions import source_regions
 from augpipe.sampling import epoch_order
 from benchmarks.harness import Bench
@@ -157,7 +163,74 @@ def keep_objects(bench: Bench) -> None:
     )
 
 
-PARTS = {"planning": planning, "keep_objects": keep_objects}
+CALLED: dict[str, Callable[[int], Recipe]] = {
+    "RandomResizedCrop": lambda side: Recipe(ops=[ops.RandomResizedCrop(size=side), ops.Flip()]),
+    "RandAugment": recipes.rand_augment,
+}
+SIDES = {(375, 500): 224, (32, 32): 32}
+
+
+def calls(bench: Bench) -> None:
+    rng = np.random.default_rng(0)
+    contenders, beyond = {}, {}
+    for (height, width), side in SIDES.items():
+        arrays = [rng.integers(0, 256, (height, width, 3), np.uint8) for _ in range(64)]
+        for name, made in CALLED.items():
+            single, many = Augment(made(side), num_threads=1), Augment(made(side), num_threads=1)
+            title = f"{name}, {height}x{width}"
+            contenders[f"{title}, one a call"] = called(single, [[array] for array in arrays])
+            contenders[f"{title}, 64 a call"] = called(many, [arrays])
+            beyond[title] = f"{title}, one a call", f"{title}, 64 a call"
+    for name, made in CALLED.items():
+        one_size = np.tile([(375, 500)], (32, 1))
+        several = one_size + np.arange(32)[:, None] % 9 * (1, 0)
+        contenders[f"plan of {name}, 32 at a time"] = by_plan(made(224), one_size)
+        contenders[f"plan of {name} in calls of 32, one size"] = by_blocks(made(224), one_size)
+        contenders[f"plan of {name} in calls of 32, several sizes"] = by_blocks(made(224), several)
+    seconds = bench.in_turn(contenders, clock=time.thread_time)
+    median = {name: 1e6 * statistics.median(of) for name, of in seconds.items()}
+    bench.report(
+        "calls",
+        what="microseconds an image (goals: one a call beyond 64 a call 50 and 100 for RandAugment; its plan 10)",
+        seconds=seconds,
+        unit="us",
+        beyond_us={name: round(median[one] - median[of], 1) for name, (one, of) in beyond.items()},
+    )
+
+
+def called(augment: Augment, batches: list[list[Any]]) -> Callable[[], int]:
+    def work() -> int:
+        for _ in range(4):
+            for batch in batches:
+                augment(batch if len(batch) > 1 else batch[0])
+        return 4 * sum(map(len, batches))
+
+    return work
+
+
+def by_plan(recipe: Recipe, sizes: Any) -> Callable[[], int]:
+    def work() -> int:
+        for epoch in range(16):
+            plan(recipe, np.arange(len(sizes)), sizes=sizes, epoch=epoch)
+        return 16 * len(sizes)
+
+    return work
+
+
+def by_blocks(recipe: Recipe, sizes: Any) -> Callable[[], int]:
+    """As calls of `Augment` plan their ids, one after the other."""
+    ahead, calls = PlansAhead(), count()
+
+    def work() -> int:
+        for nth in islice(calls, 16):
+            block, own = ahead.block(nth * len(sizes), sizes, recipe, plan_ahead, 0, 0)
+            PlanAhead(block, own, sizes, recipe, 0)
+        return 16 * len(sizes)
+
+    return work
+
+
+PARTS = {"planning": planning, "calls": calls, "keep_objects": keep_objects}
 
 
 def main() -> None:
