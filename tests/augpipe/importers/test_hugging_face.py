@@ -93,3 +93,69 @@ def test_what_is_not_mapped_is_refused() -> None:
         assert text in str(told.value)
     with pytest.raises(ValueError, match="not settings of an image processor"):
         importers.from_hugging_face({})
+
+
+SHORT_TO_256 = {"do_resize": True, "size": {"shortest_edge": 256}}
+PADDED = {"do_resize": True, "size": {"longest_edge": 32}, "do_pad": True, "pad_size": {"height": 32, "width": 32}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "expected"),
+    [
+        ("Levit", {"do_resize": True, "size": {"shortest_edge": 224}}, (ops.ResizeShortest(size=256),)),
+        ("PoolFormer", SHORT_TO_256 | {"crop_pct": 0.5}, (ops.ResizeShortest(size=512),)),
+        ("PoolFormer", {"size": {"shortest_edge": 400}, "crop_pct": 0.5}, (ops.ResizeShortest(size=800),)),
+        ("Segformer", {"do_resize": True, "size": 64}, (ops.Resize(size=(64, 64)),)),
+        ("Detr", {"size": 80, "max_size": 133}, (ops.ResizeShortest(size=80, max_size=133),)),
+        ("DPT", {"size": {"height": 28, "width": 42}, "ensure_multiple_of": 14}, (ops.Resize(size=(28, 42)),)),
+        (
+            "Sam",
+            PADDED,
+            (
+                ops.ResizeLongest(size=32),
+                ops.Pad(size=(32, 32), position="top_left", border="constant", fill=(127.5, 102.0, 76.5)),
+            ),
+        ),
+    ],
+)
+def test_types_have_ways_of_their_own(kind: str, settings: dict[str, Any], expected: tuple[ops.Op, ...]) -> None:
+    found = importers.from_hugging_face({**STEPS, "image_processor_type": f"{kind}ImageProcessor", **settings})
+    assert found.recipe.ops == (*expected, NORMALIZE)
+
+
+def test_efficient_nets_divide_by_the_deviation_twice() -> None:
+    settings = {**STEPS, "image_processor_type": "EfficientNetImageProcessor", "size": {"height": 8, "width": 8}}
+    twice = ops.Normalize(mean=tuple(MEAN), std=tuple(one * one for one in STD))
+    assert importers.from_hugging_face(settings).recipe.ops[-1] == twice
+    assert importers.from_hugging_face({**settings, "include_top": False}).recipe.ops[-1] == NORMALIZE
+
+
+def test_what_the_settings_leave_out_is_done() -> None:
+    settings = {"image_processor_type": "ViTImageProcessor", "size": {"height": 8, "width": 9}}
+    found = importers.from_hugging_face({**settings, "image_mean": MEAN, "image_std": STD})
+    assert found.recipe.ops == (ops.Resize(size=(8, 9)), NORMALIZE)
+    with pytest.raises(ValueError, match="do_center_crop: is not there, and crop_size is; write true or false"):
+        importers.from_hugging_face({**settings, "crop_size": 8})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"size": {"height": 28, "width": 42}, "keep_aspect_ratio": True},
+        {"size": {"height": 28, "width": 42}, "ensure_multiple_of": 16},
+        {"size": {"height": 28, "width": 42}, "do_pad": True},
+        {"size": {"shortest_edge": 3136, "longest_edge": 12845056}, "merge_size": 2},
+        {"size": {"shortest_edge": 800}, "size_divisor": 32},
+        {"size": {"height": 28, "width": 42}, "rescale_offset": True},
+    ],
+)
+def test_what_changes_sizes_or_numbers_otherwise_is_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"{list(settings)[1]}: .*not mapped"):
+        importers.from_hugging_face({**STEPS, "image_processor_type": "XImageProcessor", **settings})
+
+
+def test_what_is_done_to_a_batch_and_to_labels_is_told() -> None:
+    settings = {**STEPS, "image_processor_type": "DetrImageProcessor", "size": {"shortest_edge": 80}, "do_pad": True}
+    notes = importers.from_hugging_face({**settings, "do_reduce_labels": True}).notes
+    assert any("do_pad: " in note and "each image keeps its own size" in note for note in notes)
+    assert any("label maps: " in note and "255" in note for note in notes)
