@@ -205,14 +205,30 @@ def test_holes_that_fill_label_maps_are_told(filled: str) -> None:
         ("2", "A.OneOf([A.Rotate(border_mode=0, fill_mask=7)]), A.Resize(64, 64)", 7),
         ("1", "A.ShiftScaleRotate(border_mode=0, mask_value=7), A.Resize(64, 64)", 7),
         ("2", "A.Rotate(border_mode=0, fill_mask=255), A.Resize(64, 64)", None),
-        ("2", "A.Rotate(border_mode=0), A.Resize(64, 64)", None),
+        ("2", "A.Rotate(border_mode=0), A.Resize(64, 64)", 0),
+        ("1", "A.ShiftScaleRotate(border_mode=0), A.Resize(64, 64)", 0),
+        ("1", "A.Affine(rotate=5), A.Resize(64, 64)", 0),
         ("2", "A.Rotate(border_mode=4, fill_mask=7), A.Resize(64, 64)", None),
         ("2", "A.Rotate(border_mode=0, fill_mask=-1), A.Resize(64, 64)", None),
         ("2", "A.CoarseDropout(fill_mask=7), A.Resize(64, 64)", None),
     ],
 )
 def test_what_label_maps_show_beyond_the_image_is_told(version: str, listed: str, value: int | None) -> None:
-    """255 needs no word, as it is what they show here; nor does 0, which all transforms have that say nothing."""
+    """255 needs no word, as it is what they show here; 0 does, which all transforms have that say nothing."""
     notes = importers.from_text(f"A.Compose([{listed}])", version=version).notes
     told = f"label maps: they show {value} beyond the image by targets=TargetOptions(mask_fill={value}), else 255."
     assert [note for note in notes if "label maps" in note] == ([] if value is None else [told])
+
+
+def test_label_maps_that_are_interpolated_there_are_told() -> None:
+    notes = importers.from_text("A.Compose([A.Resize(64, 64, mask_interpolation=cv2.INTER_LINEAR)])", version="2").notes
+    assert any("label maps: Resize interpolates them there" in note for note in notes)
+    plain = importers.from_text("A.Compose([A.Resize(64, 64)])", version="2").notes
+    assert not any("label maps" in note for note in plain)
+
+
+def test_holders_that_augment_masks_say_what_those_show_beyond_the_image() -> None:
+    turn = "import kornia.augmentation as K\nt = K.AugmentationSequential(K.RandomRotation(9.0), data_keys={})"
+    for keys, told in (("['input', 'mask']", True), ("['input']", False)):
+        notes = importers.from_text(turn.format(keys)).notes
+        assert any("mask_fill=0" in note for note in notes) is told
