@@ -9,7 +9,7 @@ from augpipe import ops
 from augpipe.ops import Op
 from augpipe.recipes.importers.albumentations_geometry import GEOMETRY
 from augpipe.recipes.importers.albumentations_pixels import PIXELS
-from augpipe.recipes.importers.albumentations_values import BORDERS, name_of, refuse_chance
+from augpipe.recipes.importers.albumentations_values import BORDERS, INTERPOLATIONS, name_of, refuse_chance
 from augpipe.recipes.importers.findings import Findings, Maker, channels, same
 from augpipe.recipes.importers.functions import NOT_HELD, NOTE, WithSides, custom, with_functions
 from augpipe.recipes.importers.sides import swap_sides
@@ -50,10 +50,9 @@ def found_in(data: Any, version: str = "") -> Findings:
     swap_sides(found)
     if data.get("seed", seed) is not None:
         found.note(SEEDED)
-    for value in sorted(set(_mask_fills(data))):
-        found.note(
-            f"label maps: they show {value} beyond the image by targets=TargetOptions(mask_fill={value}), else 255."
-        )
+    found.mask_fills.update(_mask_fills(data))
+    for name in sorted(set(_interpolates_masks(data))):
+        found.note(f"label maps: {name} interpolates them there, and here each pixel has one of their labels.")
     if data.get("bbox_params"):
         found.note(f"bbox_params: boxes are given to the call: {_call_with_boxes(data['bbox_params'])}")
     if data.get("keypoint_params"):
@@ -62,16 +61,22 @@ def found_in(data: Any, version: str = "") -> Findings:
 
 
 def _mask_fills(one: Mapping[str, Any]) -> Iterator[int]:
-    """The labels that transforms show beyond the image, but for the default there and that here."""
+    """The labels that transforms show beyond the image, but for the one here; theirs are 0 unless they are given."""
     for inner in one.get("transforms") or ():
         yield from _mask_fills(inner)
     if BORDERS.get(one.get("border_mode", one.get("mode"))) == "constant":  # others show the image's own labels
-        values = (one.get(name) for name in ("fill_mask", "mask_value", "cval_mask"))
-        yield from (
-            int(value)
-            for value in values
-            if isinstance(value, int | float) and value > 0 and value % 1 == 0 and value != 255
-        )
+        given = (one.get(name) for name in ("fill_mask", "mask_value", "cval_mask"))
+        value = next((value for value in given if value is not None), 0)
+        if isinstance(value, int | float) and 0 <= value < 255 and value % 1 == 0:
+            yield int(value)
+
+
+def _interpolates_masks(one: Mapping[str, Any]) -> Iterator[str]:
+    """The names of transforms that make labels between those of label maps."""
+    for inner in one.get("transforms") or ():
+        yield from _interpolates_masks(inner)
+    if (mode := one.get("mask_interpolation")) is not None and INTERPOLATIONS.get(mode, "nearest") != "nearest":
+        yield name_of(one)
 
 
 def _lambda(found: Findings, one: Mapping[str, Any]) -> None:

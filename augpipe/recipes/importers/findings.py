@@ -97,6 +97,8 @@ class Findings:
     """Whether these are of a transform within another one."""
     channels: int = 3
     """Channels of a finished image."""
+    mask_fills: set[int] = field(default_factory=set)
+    """Labels that label maps show beyond the image there, but for the one here."""
 
     def add(
         self,
@@ -336,6 +338,10 @@ class Findings:
         for problem in self.problems:
             self.note(f"{problem}: left out.")
         self._judge()
+        if "constant" in {shown for shown, _ in borders}:  # others show the image's own labels
+            for value in sorted(self.mask_fills):
+                told = f"by targets=TargetOptions(mask_fill={value}), else 255."
+                self.note(f"label maps: they show {value} beyond the image {told}")
         if len(set(borders)) > 1:
             self.note(
                 f"borders: transforms fill differently beyond the image, and a view has one border: {borders[0]}."

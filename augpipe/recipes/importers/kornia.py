@@ -44,6 +44,8 @@ BORDERS = {
 def found_in(module: Any) -> Findings:
     """The ops of a `kornia.augmentation` module, and what cannot be mapped."""
     found = Findings(source="kornia", measured_as=("kornia",), name_of=_name, read=_read)
+    if any(str(getattr(key, "name", key)).lower() == "mask" for key in getattr(module, "data_keys", None) or ()):
+        found.mask_fills.add(0)
     for one in _flattened(found, module):
         if hasattr(one, "p") or _name(one) in MADE:
             found.add_by(MADE, one)

@@ -189,6 +189,7 @@ def _augmentation(call: Call) -> Any:
         inner = [_augmentation(one) for one in call.args if isinstance(one, Call)]
         made.children = lambda: inner
         made.random_apply = call.kwargs.get("random_apply", False)
+        made.data_keys = call.kwargs.get("data_keys")
         made._same_on_batch = call.kwargs.get("same_on_batch", False)
         return made
     if call.path.startswith(kornia.GEOMETRY) and call.name in parameters("kornia-geometry"):
