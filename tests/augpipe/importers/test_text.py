@@ -525,3 +525,20 @@ def test_policies_behind_to_tensor_share_one_look_as_before_it() -> None:
     )
     assert behind.recipe == before.recipe and behind.recipe.num_passes == 1
     assert behind.notes == before.notes and behind.notes[0] == "RandAugment: geometry acts before tone."
+
+
+def test_older_names_of_torchvision_are_read() -> None:
+    older = "transforms.Compose([transforms.Scale(9), transforms.RandomSizedCrop(8, interpolation=PIL.Image.BICUBIC)])"
+    newer = older.replace("Scale", "Resize").replace("RandomSizedCrop", "RandomResizedCrop").replace("PIL.Image.", "")
+    newer = newer.replace("BICUBIC", "'bicubic'")
+    assert importers.from_text(older).recipe == importers.from_text(newer).recipe
+    v2 = "v2.Compose([v2.ToImageTensor(), v2.Resize((8, 8)), v2.{}])"
+    dtypes = "ToDtype({tv_tensors.Image: torch.float32, 'others': None}, scale=True)"
+    for last in ("ConvertDtype(torch.float32)", dtypes):
+        assert [op.op for op in importers.from_text(v2.format(last)).recipe.ops] == ["resize", "normalize"]
+
+
+def test_levels_stay_levels_where_a_dtype_is_uint8() -> None:
+    listed = "v2.Compose([v2.ToDtype(torch.uint8, scale=True), v2.Resize((8, 8)), v2.RandomRotation(5, fill=128)])"
+    found = importers.from_text(listed).recipe
+    assert found.ops[-1].op != "normalize" and found.fill == (128.0, 128.0, 128.0)
