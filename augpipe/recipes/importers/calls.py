@@ -21,6 +21,8 @@ USUAL_NAMES = {
     "Image": "PIL.Image",
     "nn": "torch.nn",
     "np": "numpy",
+    "PIL": "PIL",
+    "tv_tensors": "torchvision.tv_tensors",
 }
 """What a name stands for in a text that does not import it."""
 HOLDERS = ("Compose", "Sequential", "AugmentationSequential", "create_transform")

@@ -17,6 +17,15 @@ from augpipe.validation.suggest import nearest
 
 OLD_NAMES = {"resample": "interpolation", "fillcolor": "fill"}
 """Arguments of torchvision that were called otherwise once."""
+OLD_TRANSFORMS = {
+    "Scale": "Resize",
+    "RandomSizedCrop": "RandomResizedCrop",
+    "SanitizeBoundingBox": "SanitizeBoundingBoxes",
+    "ToImageTensor": "ToImage",
+    "ToImagePIL": "ToPILImage",
+    "ConvertDtype": "ConvertImageDtype",
+}
+"""Transforms of torchvision that were called otherwise once."""
 VERSIONS = ("2", "1")
 """Of albumentations, whose arguments and defaults changed with version 2; the first that takes all calls is taken."""
 ERASING_OF_TIMM = ("timm.data.RandomErasing", "timm.data.random_erasing.RandomErasing")
@@ -126,7 +135,8 @@ def _object(call: Call) -> Any:
         given |= {"log_aspect_ratio": (log(given["min_aspect"]), log(longest)), "mode": given["mode"].lower()}
         given |= {"max_count": given["max_count"] or given["min_count"]}
         return type(call.name, (), given)()
-    call = replace(call, kwargs={OLD_NAMES.get(name, name): value for name, value in call.kwargs.items()})
+    path = call.path.removesuffix(call.name) + OLD_TRANSFORMS.get(call.name, call.name)
+    call = replace(call, path=path, kwargs={OLD_NAMES.get(name, name): value for name, value in call.kwargs.items()})
     given = {name: _made(value) for name, value in _bound("torchvision", call).items()}
     normal = NORMAL.get(call.name, {})
     given = {name: normal[name](value) if name in normal else value for name, value in given.items()}

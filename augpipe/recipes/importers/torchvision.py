@@ -36,6 +36,12 @@ SILENT = {
 TO_TENSORS = ("ToTensor", "PILToTensor", "ToImage", "ToDtype", "ConvertImageDtype")
 """Those behind which an image is a tensor."""
 
+TO_DTYPES = ("ToDtype", "ConvertImageDtype")
+
+
+def _makes_levels(one: Any) -> bool:
+    return str(getattr(one, "dtype", None)).rpartition(".")[2] == "uint8"
+
 
 def found_in(transform: Any) -> Findings:
     """The ops of a `torchvision.transforms` or `torchvision.transforms.v2` object, and what cannot be mapped."""
@@ -51,9 +57,9 @@ def found_in(transform: Any) -> Findings:
             makers = MADE | {"Lambda": refused(ON_TENSORS)}
         elif name == "ToPILImage":
             makers = MADE
-        if name == "ToTensor" or (name in ("ToDtype", "ConvertImageDtype") and getattr(one, "scale", True)):
+        if name == "ToTensor" or (name in TO_DTYPES and getattr(one, "scale", True) and not _makes_levels(one)):
             scales = True
-        elif name not in SILENT and name != "ToDtype":
+        elif name not in SILENT and name not in TO_DTYPES:
             before = len(found.ops), len(found.rows)
             found.add_by(makers, one)
             if scales and not any(isinstance(op, ops.Normalize) for op in found.ops):
