@@ -13,6 +13,7 @@ from augpipe import Augment, Recipe, importers, ops
 from tests.augpipe.importers.test_torchvision import NORMALIZE, compose, make
 
 Pixels = npt.NDArray[np.uint8]
+NORMALIZE_HALF = make("Normalize", mean=[0.5] * 3, std=[0.5] * 3)
 IMAGE: Pixels = np.random.default_rng(0).integers(0, 256, (12, 17, 3), np.uint8)
 
 
@@ -77,9 +78,48 @@ def test_what_is_refused_names_custom(listed: list[Any], message: str) -> None:
         importers.from_torchvision(compose(*listed))
 
 
+LINES = ["2 * x - 1", "(x - 0.5) / 0.5", "x.mul(2).sub(1)", "x.sub_(0.5).div_(0.5)", "-(1 - x - x)"]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_line_of_a_tensor_is_a_normalize(line: str) -> None:
+    pytest.importorskip("torch")
+    expected = importers.from_torchvision(compose(make("ToTensor"), NORMALIZE_HALF)).recipe
+    given = make("Lambda", lambd=eval(f"lambda x: {line}"))
+    assert importers.from_torchvision(compose(make("ToTensor"), given)).recipe == expected
+    text = f"T.Compose([T.ToTensor(), T.Lambda(lambda t: {line.replace('x', 't')})])"
+    assert importers.from_text(text).recipe == expected
+
+
+def test_a_tensor_as_it_is_changes_nothing() -> None:
+    pytest.importorskip("torch")
+    expected = importers.from_torchvision(compose(make("ToTensor"))).recipe
+    for fn in (lambda x: x, lambda x: x.clamp(0, 1), lambda x: x.contiguous()):
+        assert importers.from_torchvision(compose(make("ToTensor"), make("Lambda", lambd=fn))).recipe == expected
+
+
+@pytest.mark.parametrize(
+    "line", ["x * x", "x + x.mean()", "x.repeat(3, 1, 1)", "0 * x", "x + torch.randn_like(x)", "1 / x", "x // 1"]
+)
+def test_no_other_function_of_a_tensor_is(line: str) -> None:
+    torch = pytest.importorskip("torch")
+    given = make("Lambda", lambd=eval(f"lambda x: {line}", {"torch": torch}))
+    with pytest.raises(ValueError, match="Lambda: takes a tensor there"):
+        importers.from_torchvision(compose(make("ToTensor"), given))
+    with pytest.raises(ValueError, match="Lambda: calls a function"):
+        importers.from_text(f"T.Compose([T.ToTensor(), T.Lambda(lambda x: {line})])")
+
+
+def test_a_line_of_whole_levels_is_refused() -> None:
+    given = make("PILToTensor"), make("Lambda", lambd=lambda x: x / 255)
+    with pytest.raises(ValueError, match="Lambda: takes a tensor there"):
+        importers.from_torchvision(compose(*given))
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        "T.Compose([T.Lambda(lambda image: 2 * image), T.ToTensor()])",
         "T.Compose([T.Lambda(lambda image: image)])",
         "transforms.Compose([transforms.Lambda(mine), transforms.RandomHorizontalFlip()])",
         "A.Compose([A.Lambda(image=mine, name='mine')])",
