@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from augpipe.recipes.importers.lines import written_line
 from augpipe.recipes.importers.names import Names
 
 USUAL_NAMES = {
@@ -275,7 +276,8 @@ class Script:
 
     def _called(self, node: ast.Call, names: Names) -> Any:
         if (path := self._path(node.func, names)).endswith(".Lambda"):
-            return Call(path=path, line=node.lineno)  # whose function would have to be run
+            line = written_line(node.args[0]) if len(node.args) == 1 else None  # others would have to be run
+            return Call(path=path, line=node.lineno, kwargs={} if line is None else {"lambd": line})
         args = tuple(self.value(ast.Tuple(elts=node.args, ctx=ast.Load(), lineno=node.lineno), names))
         kwargs: dict[str, Any] = {}
         for keyword in node.keywords:

@@ -25,6 +25,7 @@ from augpipe.recipes.importers.findings import (
     same,
 )
 from augpipe.recipes.importers.functions import NOT_HELD, NOTE, ON_TENSORS, OfPillow, custom
+from augpipe.recipes.importers.lines import Line, line_of
 from augpipe.recipes.importers.looks import finished_in_turn, note_of
 from augpipe.recipes.importers.timm import ERASED
 from augpipe.validation.models import changed
@@ -53,13 +54,15 @@ def found_in(transform: Any) -> Findings:
         makers = MADE | {"Lambda": _lambda_of_arrays}
     for one in flat:
         name = _name(one)
-        if name in TO_TENSORS:
-            makers = MADE | {"Lambda": refused(ON_TENSORS)}
-        elif name == "ToPILImage":
-            makers = MADE
         if name == "ToTensor" or (name in TO_DTYPES and getattr(one, "scale", True) and not _makes_levels(one)):
             scales = True
-        elif name not in SILENT and name not in TO_DTYPES:
+        if name in TO_TENSORS:
+            makers = MADE | {"Lambda": _lambda_of_tensors if scales else refused(ON_TENSORS)}
+        elif name == "ToPILImage":
+            makers = MADE
+        if name in TO_DTYPES or name == "ToTensor":
+            continue
+        if name not in SILENT:
             before = len(found.ops), len(found.rows)
             found.add_by(makers, one)
             if scales and not any(isinstance(op, ops.Normalize) for op in found.ops):
@@ -292,8 +295,20 @@ def _lambda(found: Findings, one: Any) -> None:
     _lambda_of_arrays(found, one, OfPillow)
 
 
-def _lambda_of_arrays(found: Findings, one: Any, wrap: Callable[[Any], Any] | None = None) -> None:
+def _lambda_of_tensors(found: Findings, one: Any) -> None:
+    """A function of numbers in 0..1, which is a `Normalize` where it multiplies and adds."""
     if not hasattr(one, "lambd"):
+        raise ValueError(NOT_HELD)
+    line = line_of(one.lambd)
+    if line is None:
+        raise ValueError(ON_TENSORS)
+    if line != Line(1.0, 0.0):
+        mean, std = -line.shift / line.slope, 1.0 / line.slope
+        found.add("Lambda", ops.Normalize(mean=(mean,) * 3, std=(std,) * 3))
+
+
+def _lambda_of_arrays(found: Findings, one: Any, wrap: Callable[[Any], Any] | None = None) -> None:
+    if isinstance(getattr(one, "lambd", Line(1.0, 0.0)), Line):
         raise ValueError(NOT_HELD)
     found.add("Lambda", custom(one.lambd if wrap is None else wrap(one.lambd)), note=NOTE)
 
