@@ -214,3 +214,24 @@ def test_a_yaml_file_may_name_images_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "configs/data.yaml").write_text("path: ../data\ntrain: images\nnames: [cat]\n")
     source = open_source(tmp_path / "configs")
     assert isinstance(source, YoloSource) and source.num_objects == 1
+
+
+def test_commands_open_a_split(tmp_path: Path) -> None:
+    for split, num in (("train", 2), ("val", 1)):
+        put_images(tmp_path / "yolo/images" / split)
+        for name in ("a", "b", "c")[:num]:
+            file = tmp_path / f"yolo/labels/{split}/{name}.txt"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("0 0.5 0.5 0.25 0.25\n")
+    for command in ("stats", "verify", "preview", "prepare"):
+        out = {"preview": ["--out", tmp_path / "sheet.png"], "prepare": [tmp_path / "out"]}.get(command, [])
+        code, text = run(command, tmp_path / "yolo", *out)
+        assert code == 2 and "Open one: --split train." in " ".join(text.split())
+    assert json.loads(run("stats", tmp_path / "yolo", "--split", "train", "--json")[1])["objects"]["objects"] == 2
+    code, text = run("verify", tmp_path / "yolo", "--split", "val", "--json")
+    assert code == 0 and json.loads(text)["objects"] == 1
+    assert run("preview", tmp_path / "yolo", "--split", "val", "--rows", "1", "--cols", "1", *["--out", tmp_path / "a.png"])[0] == 0
+    assert run("prepare", tmp_path / "yolo", tmp_path / "out", "--split", "val", "--workers", "1")[0] == 0
+    assert open_source(tmp_path / "out").num_objects == 1
+    code, text = run("verify", tmp_path / "out", "--split", "val")
+    assert code == 2 and "--split val is for annotations, and" in " ".join(text.split())
