@@ -39,8 +39,8 @@ class VocSource(AnnotatedSource):
         path: the data set's folder, or that of the images.
         annotations: the folder of the XML files, where it is another one.
         split: a list in `ImageSets`: "train", "val", ...; needed where there are several.
-        classes: the classes and their order; the names found in any split, sorted, if left out. Objects of other classes are left
-            out and counted.
+        classes: the classes and their order; the names found in any split, sorted, if left out. Objects of other
+            classes are left out and counted.
         label_maps: whether to read `SegmentationClass` instead of boxes; the lists are those of segmentation.
         first_pixel: 1 or 0, the number of the first pixel; found by the coordinates if left out.
         on_error: "skip" leaves out objects that cannot be used, and counts them.
