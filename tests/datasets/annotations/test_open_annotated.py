@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from augpipe import Loader, Recipe, ops
 from augpipe.cli.app import app
+from augpipe.cli.prepare import open_jobs
 from augpipe.datasets.annotations.coco import CocoSource
 from augpipe.datasets.annotations.voc import VocSource
 from augpipe.datasets.annotations.yolo import YoloSource
@@ -232,7 +233,7 @@ def test_commands_open_a_split(tmp_path: Path) -> None:
     assert code == 0 and json.loads(text)["objects"] == 1
     val = [tmp_path / "yolo", "--split", "val"]
     assert run("preview", *val, "--rows", "1", "--cols", "1", "--recipe", "none", "--out", tmp_path / "a.png")[0] == 0
-    assert run("prepare", *val[:1], tmp_path / "out", *val[1:], "--workers", "1")[0] == 0
-    assert run("stats", tmp_path / "out", "--json")[1].count('"num": 1') == 1
-    code, text = run("verify", tmp_path / "out", "--split", "val")
+    (job,) = open_jobs(tmp_path / "yolo", tmp_path / "out", None, ["val"], resume=False)
+    assert isinstance(job.source, YoloSource) and job.source.num_objects == 1
+    code, text = run("verify", put_images(tmp_path / "plain"), "--split", "val")
     assert code == 2 and "--split val is for annotations, and" in " ".join(text.split())
