@@ -57,6 +57,7 @@ def _targets(
         result |= {name: chosen(values, stays) for name, values in given.fields.items()}
         ids = given.fields.get("object_ids", np.arange(len(stays)))
         result["object_ids"] = chosen(ids, stays)
+        ids = ids.tolist() if isinstance(ids, np.ndarray) else ids
         result["dropped"] = [(ids[n], reason) for n, reason in enumerate(objects.reasons) if reason is not None]
     if masks is not None:
         result["masks"] = masks

@@ -19,6 +19,8 @@ from augpipe.planning.targets.options import TargetOptions
 
 ROTATED = ("XYWHR", "CXCYWHR", "XYXYXYXY")
 """torchvision's formats of rotated boxes."""
+OF_OBJECTS = ("labels", "area", "iscrowd")
+"""Names next to the boxes, in any case, whose entries go with their objects."""
 
 
 class Structure:
@@ -41,11 +43,11 @@ class Structure:
         num = None if self._boxes is None else len(self._boxes)
         self._masks = _only([one for one in masks if _is_of_objects(one, num)], "Mask of all objects")
         self._mask = _only([one for one in masks if one is not self._masks], "Mask of the image")
-        self._labels = None
+        self._fields: dict[str, Any] = {}
         if self._boxes is not None:
             holder = next(parent for _, leaf, parent in leaves if leaf is self._boxes)
-            named = ((name, leaf) for name, leaf, parent in leaves if parent is holder and isinstance(name, str))
-            self._labels = next((leaf for name, leaf in named if name.lower() == "labels"), None)
+            named = {name: leaf for name, leaf, parent in leaves if parent is holder and isinstance(name, str)}
+            self._fields = {name: leaf for name, leaf in named.items() if name.lower() in OF_OBJECTS}
         self.has_tensors = any(of_kind)
         """Whether any of torchvision's tensors is there: then the image is made as one, too."""
 
@@ -64,7 +66,7 @@ class Structure:
             masks=None if self._masks is None else _array(self._masks),
             mask=None if self._mask is None else np.moveaxis(_planes(self._mask), 0, -1),
             keypoints=points if of_objects or points is None else points.reshape(-1, 2),
-            fields={} if self._labels is None else {"labels": self._labels},
+            fields=self._fields,
         )
 
     def results(self, given: GivenTargets, plan: Plan, images: Sequence[Any], options: TargetOptions) -> list[Any]:
@@ -83,8 +85,7 @@ class Structure:
             values = found.objects.boxes[stays] if rotated is None else rotated[stays]
             written = _boxes_as(values, self._boxes) if rotated is None else _rotated_as(values, self._boxes)
             instead[id(self._boxes)] = _like(written, self._boxes, canvas_size=found.size)
-            if self._labels is not None:
-                instead[id(self._labels)] = chosen(self._labels, stays)
+            instead |= {id(values): chosen(values, stays) for values in self._fields.values()}
             if self._masks is not None and found.masks is not None:
                 kept = np.stack(found.masks)[stays] if found.masks else np.empty((0, *found.size))
                 instead[id(self._masks)] = _like(kept, self._masks)

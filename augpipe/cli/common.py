@@ -1,6 +1,7 @@
 """What several commands share: recipes by name or file, places to write to, and how to print."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -70,7 +71,35 @@ OnErrorOption = Annotated[
 ]
 SkipBadOption = Annotated[bool, typer.Option("--skip-bad", hidden=True)]
 """The old name of --on-error skip, which works until 0.2."""
+SplitOption = Annotated[
+    str | None,
+    typer.Option("--split", metavar="NAME", help="Where SOURCE holds several splits, the one to open: train, val, ..."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
+
+
+def opened(source: Path, split: str | None = None, label: Any = None) -> "Source":
+    """The source of SOURCE, or of a split of it.
+
+    Raises:
+        ValueError: as of `open_source`, in the words of the command line.
+    """
+    from augpipe.datasets.open import open_source
+
+    with in_options():
+        return open_source(source, split=split, label=label)
+
+
+@contextmanager
+def in_options() -> Iterator[None]:
+    """Errors that name `split="train"` name --split train."""
+    try:
+        yield
+    except ValueError as error:
+        told = re.sub(r'\bsplit="(\w+)"(?!, holdout)', r"--split \1", str(error))
+        if told == str(error):
+            raise
+        raise ValueError(told) from error
 
 
 def one_recipe(given: list[str] | None) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from augpipe.cli.common import JsonOption, OnError, decimal_bytes, print_json, scales_json
+from augpipe.cli.common import JsonOption, OnError, decimal_bytes, opened, print_json, scales_json
 from augpipe.cli.exit_codes import Failure
 from augpipe.validation.plural import count
 
@@ -52,7 +52,8 @@ def prepare(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Split of the card; may be repeated. Each is written to OUT/NAME.",
+            help="Split of the card; may be repeated. Each is written to OUT/NAME. Without "
+            "a card, one of SOURCE's splits.",
             show_default="all that are there",
         ),
     ] = None,
@@ -172,11 +173,9 @@ def open_jobs(source: Path, out: Path, card: str | None, splits: list[str], *, r
         ValueError: OUT cannot take one of them.
     """
     if card is None:
-        if splits:
-            raise ValueError("--split goes with --card NAME, which says what the splits are. Pass that too.")
-        from augpipe.datasets.open import open_source
-
-        return [Job(source=open_source(source), out=out)]
+        if len(splits) > 1:
+            raise ValueError("several --split go with --card NAME. Without a card, give each its command and OUT.")
+        return [Job(source=opened(source, *splits), out=out)]
     from augpipe.datasets.cards.card import load_card
     from augpipe.datasets.prepare.card_splits import check_parent, open_splits
     from augpipe.datasets.prepare.output_folder import check_output
@@ -187,8 +186,8 @@ def open_jobs(source: Path, out: Path, card: str | None, splits: list[str], *, r
     for split in sources:
         check_output(str(out / split), resume=resume)
     return [
-        Job(source=opened, out=out / split, name=f"{loaded.name} {split}", split=split)
-        for split, opened in sources.items()
+        Job(source=found, out=out / split, name=f"{loaded.name} {split}", split=split)
+        for split, found in sources.items()
     ]
 
 

@@ -16,7 +16,9 @@ from augpipe.cli.common import (
     SizeOption,
     SkipBadOption,
     SourceArgument,
+    SplitOption,
     one_recipe,
+    opened,
     output_file,
     print_json,
     say,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from augpipe.preview import Contents
     from augpipe.recipes.recipe import Recipe
     from augpipe.recipes.schedule import Schedule
+    from augpipe.sources.protocol import Source
 
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp")
 SHEET = Path("sheet.png")
@@ -40,6 +43,7 @@ SHEET = Path("sheet.png")
 def preview(
     source: SourceArgument,
     recipe: RecipeOption = None,
+    split: SplitOption = None,
     out: Annotated[Path, typer.Option("--out", "-o", help=f"The sheet ({', '.join(EXTENSIONS)}).")] = SHEET,
     rows: Annotated[int, typer.Option(min=1, max=64, help="Photographs: the first of the epoch's order.")] = 4,
     cols: Annotated[int, typer.Option(min=1, max=14, help="Images of each photograph, an epoch each.")] = 5,
@@ -86,7 +90,9 @@ def preview(
         told |= {"--json": json}
         for name in (name for name, is_given in told.items() if is_given):
             raise ValueError(f"{name} is for a sheet, and --serve shows a page. Leave one of them out.")
-        _serve(source, load_recipe(one_recipe(recipe), size, scale), sample or [], seed, epoch, port)
+        _serve(
+            source, opened(source, split), load_recipe(one_recipe(recipe), size, scale), sample or [], seed, epoch, port
+        )
         return
     if port:
         raise ValueError(f"--port {port} is for --serve. Add --serve, or leave it out.")
@@ -94,17 +100,16 @@ def preview(
         raise ValueError("--by-op and --steps are two sheets. Ask for one of them.")
     chosen = load_schedule(one_recipe(recipe), size, scale)
     path = output_file(out, EXTENSIONS)
-    from augpipe.datasets.open import open_source
     from augpipe.preview import by_op as contents_by_op
     from augpipe.preview import by_step, over_epochs
 
     chosen = drawn_without(chosen, without)
-    opened = open_source(source)
+    images = opened(source, split)
     on_error = with_skip_bad(on_error, skip_bad)
     shown: dict[str, Any] = {"rows": rows, "seed": seed, "epoch": epoch, "on_error": on_error, "samples": sample}
     of_parts = by_step if steps else contents_by_op if by_op else partial(over_epochs, cols=cols)
-    with telling_of_skip(opened, on_error):
-        contents = draw(path, partial(of_parts, opened, chosen, **shown))
+    with telling_of_skip(images, on_error):
+        contents = draw(path, partial(of_parts, images, chosen, **shown))
     warn_of_skipped(contents.skipped)
     if json:
         print_json(as_json(path, contents))
@@ -149,10 +154,11 @@ def drawn_without(schedule: "Schedule", names: list[str] | None) -> "Schedule":
     return changed(schedule, stages=stages)
 
 
-def _serve(source: Path, recipe: "Recipe", samples: list[int], seed: int, epoch: int, port: int) -> None:
-    from augpipe.datasets.open import open_source
+def _serve(
+    path: Path, source: "Source", recipe: "Recipe", samples: list[int], seed: int, epoch: int, port: int
+) -> None:
     from augpipe.preview.live import Answers, serve
 
-    answers = Answers(open_source(source), recipe, title=str(source), samples=samples, seed=seed, epoch=epoch)
+    answers = Answers(source, recipe, title=str(path), samples=samples, seed=seed, epoch=epoch)
     serve(answers, port, lambda address: say(f"{address}\nOpen it in a browser on this machine. Ctrl-C ends it."))
     say("ended")

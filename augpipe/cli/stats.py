@@ -13,8 +13,10 @@ from augpipe.cli.common import (
     OnError,
     SkipBadOption,
     SourceArgument,
+    SplitOption,
     console,
     decimal_bytes,
+    opened,
     print_json,
     with_skip_bad,
 )
@@ -39,6 +41,7 @@ BAR = 24
 def stats(
     source: SourceArgument,
     json: JsonOption = False,
+    split: SplitOption = None,
     label: Annotated[
         str | None,
         typer.Option(
@@ -70,7 +73,6 @@ def stats(
     Every image is decoded once. Exits with 1 where one cannot be
     used, after all have been looked at.
     """
-    from augpipe.datasets.open import open_source
     from augpipe.datasets.remote.urls import as_url, shown
     from augpipe.datasets.stats.collect import collect_statistics
     from augpipe.reports.progress_bar import ProgressBar
@@ -78,11 +80,11 @@ def stats(
     on_error = with_skip_bad(on_error, skip_bad)
     if plots is not None:
         _check_plots(plots)
-    opened = open_source(source, label=None if label is None else _label_names(label))
+    images = opened(source, split, None if label is None else _label_names(label))
     url = as_url(source)
     with ProgressBar("reading", unit="image") as bar:
         found = collect_statistics(
-            opened,
+            images,
             name=str(source) if url is None else shown(url),
             duplicates=duplicates,
             num_threads=workers,
@@ -95,7 +97,7 @@ def stats(
     if plots is not None:
         from augpipe.datasets.stats.plots import write_plots
 
-        for path in write_plots(found, opened, plots):
+        for path in write_plots(found, images, plots):
             print(f"augpipe: wrote {path}", file=sys.stderr)
     if found.sums.num_unusable and on_error == "raise":
         raise typer.Exit(FAILURE)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from augpipe.cli.common import JsonOption, print_json, scales_json
+from augpipe.cli.common import JsonOption, SplitOption, in_options, print_json, scales_json
 from augpipe.cli.exit_codes import FAILURE
 from augpipe.validation.plural import count
 
@@ -27,6 +27,7 @@ def verify(
     ],
     deep: Annotated[bool, typer.Option("--deep", help="Decode every photograph.")] = False,
     json: JsonOption = False,
+    split: SplitOption = None,
 ) -> None:
     """Check sums, indices and samples of a prepared data set, or annotations; list exactly what is damaged.
 
@@ -36,10 +37,13 @@ def verify(
     from augpipe.datasets.shards.manifest import MANIFEST_NAME, Manifest
 
     if not (out / MANIFEST_NAME).exists() and out.name != MANIFEST_NAME:
-        source = open_to_check(str(out))
+        with in_options():
+            source = open_to_check(str(out), split)
         if source is not None:
             _verify_annotations(source, json)
             return
+    if split is not None:
+        raise ValueError(f"--split {split} is for annotations, and {out} holds none. Leave it out.")
     manifest = Manifest.load(out)
     faults = run(out, manifest, deep=deep)
     if json:

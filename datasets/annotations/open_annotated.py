@@ -97,18 +97,24 @@ def open_annotated_folder(path: str, options: Options) -> Source | None:
     return None
 
 
-def open_to_check(path: str) -> AnnotatedSource | None:
-    """The source of a path with annotations, whose faults are counted instead of raised; None where there are none.
+def open_to_check(path: str, split: str | None = None) -> AnnotatedSource | None:
+    """The source of a path with annotations, or of a split of it; None where there are none.
+
+    Its faults are counted instead of raised.
 
     Raises:
         ValueError: a file as a whole cannot be used; or several are meant.
         OSError: it cannot be read.
     """
-    options = {"classes": None, "split": None, "columns": None, "label": None, "on_error": "skip"}
+    options = {"classes": None, "split": split, "columns": None, "label": None, "on_error": "skip"}
     if path.lower().endswith(".json"):
+        if split is not None:
+            raise ValueError(
+                f"{shown(path)} is one split's file, and split={split!r} chooses in a folder. Leave it out."
+            )
         return (PanopticSource if is_panoptic_file(path) else CocoSource)(path, on_error="skip")
     if path.lower().endswith(YAML_EXTENSIONS):
-        return YoloSource(path, on_error="skip")
+        return YoloSource(path, split=split, on_error="skip")
     source = open_annotated_folder(path, options) if os.path.isdir(path) else None
     return source if isinstance(source, AnnotatedSource) else None
 

@@ -1,7 +1,7 @@
 """Pascal VOC's XML, an image a file, as LabelImg, CVAT and Roboflow write it too."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 from xml.etree import ElementTree
 
@@ -33,12 +33,14 @@ class VocSource(AnnotatedSource):
     Where an image has an orientation (EXIF), the file's `size` says whether coordinates count in the stored or the
     upright pixels; where it fits both, in the stored ones.
 
+    Splits number the classes alike, and count pixels alike: by the XML files of all of them.
+
     Args:
         path: the data set's folder, or that of the images.
         annotations: the folder of the XML files, where it is another one.
         split: a list in `ImageSets`: "train", "val", ...; needed where there are several.
-        classes: the classes and their order; the names found, sorted, if left out. Objects of other classes are left
-            out and counted.
+        classes: the classes and their order; the names found in any split, sorted, if left out. Objects of other
+            classes are left out and counted.
         label_maps: whether to read `SegmentationClass` instead of boxes; the lists are those of segmentation.
         first_pixel: 1 or 0, the number of the first pixel; found by the coordinates if left out.
         on_error: "skip" leaves out objects that cannot be used, and counts them.
@@ -79,7 +81,8 @@ class VocSource(AnnotatedSource):
         else:
             xml = by_stem(files_below(folder, lambda name: name.lower().endswith(".xml")))
             stems = paired(root, files, xml, listed_names, faults)
-            known = _read_all(folder, {stem: xml[stem] for stem in stems}, classes, first_pixel, faults)
+            others = [] if listed_names is None else [xml[stem] for stem in sorted(set(xml).difference(stems))]
+            known = _read_all(folder, [xml[stem] for stem in stems], others, classes, first_pixel, faults)
         super().__init__(images, names_of([files[stem] for stem in stems]), known)
 
 
@@ -101,12 +104,14 @@ def _listed(root: str, kind: str, split: str | None) -> list[str] | None:
 
 def _read_all(
     folder: str,
-    files: Mapping[str, str],
+    files: Sequence[str],
+    others: Sequence[str],
     classes: Sequence[str] | None,
     first_pixel: Literal[0, 1] | None,
     faults: Faults,
 ) -> Annotations:
-    paths = [os.path.join(folder, file) for file in files.values()]
+    """The objects of the files; those of the other splits' decide with them on classes and on the first pixel."""
+    paths = [os.path.join(folder, file) for file in files]
     sizes = np.zeros((len(paths), 2), np.int32)
     rows: list[tuple[int, int, str, list[float], list[int]]] = []
     for sample, path in enumerate(paths):
@@ -117,15 +122,17 @@ def _read_all(
                 rows.append((sample, sample * _OBJECTS + place, *_object(element)))
             except ValueError as error:
                 faults.refuse(_where(paths, sample * _OBJECTS + place), str(error))
-    found = sorted({name for _, _, name, _, _ in rows}, key=os.fsencode)
-    names = found if classes is None else list(classes)
+    counted = [(name, box, _where(paths, number)) for _, number, name, box, _ in rows]
+    if classes is None or first_pixel is None:
+        counted += _of_other_splits([os.path.join(folder, file) for file in others])
+    names = sorted({name for name, _, _ in counted}, key=os.fsencode) if classes is None else list(classes)
     labels = {name: label for label, name in enumerate(names)}
     notes = []
     first = first_pixel
     if first is None:
-        zero = next((number for _, number, _, box, _ in rows if min(box) == 0), None)
+        zero = next((where for _, box, where in counted if min(box) == 0), None)
         first = 1 if zero is None else 0
-        why = "no coordinate is 0" if zero is None else f"a coordinate is 0: {_where(paths, zero)}"
+        why = "no coordinate is 0" if zero is None else f"a coordinate is 0: {zero}"
         notes = [f"boxes count pixels from {first} ({why})"] if rows else []
     objects = ObjectList(faults, lambda number: _where(paths, number), fields=dict.fromkeys(_FLAGS, np.int64))
     for sample, number, name, (left, top, right, bottom), flags in rows:
@@ -142,6 +149,24 @@ def _read_all(
         notes=notes,
         faults=faults,
     )
+
+
+def _of_other_splits(paths: Sequence[str]) -> list[tuple[str, list[float], str]]:
+    """Class, box and place of the objects that can be read; what is wrong with the others is told where their split
+    is opened."""
+    found = []
+    for sample, path in enumerate(paths):
+        try:
+            elements = _parsed(path).findall("object")
+        except (ValueError, OSError):
+            continue
+        for place, element in enumerate(elements):
+            try:
+                name, box, _ = _object(element)
+            except ValueError:
+                continue
+            found.append((name, box, _where(paths, sample * _OBJECTS + place)))
+    return found
 
 
 def _where(paths: Sequence[str], number: int) -> str:

@@ -116,9 +116,40 @@ def caution_of_maps(where: str, found: Mapping[str, Sequence[bytes]]) -> list[st
     return []
 
 
-def caution_of_maps_among(names: Iterable[bytes]) -> list[str]:
-    """What is said of files that may be label maps of others next to them, as `1_mask.png` of `1.jpg`."""
+def caution_of_maps_among(where: str, names: Iterable[bytes]) -> list[str]:
+    """What is said of files that may be label maps of others next to them, as `1_mask.png` of `1.jpg`, or in the
+    folder next to theirs, as `cat/masks/1.png` of `cat/images/1.jpg`.
+
+    Args:
+        where: the folder that holds them.
+        names: of the files, below `where`.
+    """
     names = list(names)
+    return [*_caution_of_folders(where, names), *_caution_of_endings(names)]
+
+
+def _caution_of_folders(where: str, names: Sequence[bytes]) -> list[str]:
+    maps = [name for name in names if b"/mask" in name]
+    stems = {os.path.splitext(name)[0] for name in names if b"/image" in name} if maps else set()
+    pairs = []
+    for name in maps:
+        folder, file = os.path.split(name)
+        above, inner = os.path.split(folder)
+        images = {b"mask": b"image", b"masks": b"images"}.get(inner)
+        if images and os.path.join(above, images, os.path.splitext(file)[0]) in stems:
+            pairs.append((name, os.path.join(above, images), folder))
+    if not pairs:
+        return []
+    first, *pair = (printable(os.fsdecode(one)) for one in pairs[0])
+    paths = [os.path.join(printable(where), one) for one in pair]
+    return [
+        f"{count(len(pairs), 'file')} in folders of label maps next to those of images: read as photographs, as "
+        f"{first!r}; if they are label maps, give open_source({paths[0]!r}, annotations={paths[1]!r}), of each class "
+        "by itself"
+    ]
+
+
+def _caution_of_endings(names: Sequence[bytes]) -> list[str]:
     maps = [name for name in names if b"_mask" in name]
     stems = {os.path.splitext(name)[0] for name in names} if maps else set()
     maps = [name for name in maps if name.rpartition(b"_mask")[0] in stems]

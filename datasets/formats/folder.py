@@ -87,7 +87,7 @@ class FolderSource(FileSource):
             names.extend(sorted(map(os.fsencode, loose)))
             super().__init__(path, names, np.full(len(names), -1, dtype=np.int64), classes or (), further)
             self.left_out = unread.in_words()
-            self.cautions = caution_of_maps_among(sorted(map(os.fsencode, loose)))
+            self.cautions = caution_of_maps_among(path, sorted(map(os.fsencode, loose)))
             self._open_index()
             return
         if not found:
@@ -102,7 +102,7 @@ class FolderSource(FileSource):
         labels = np.repeat(np.arange(len(order)), [len(found.get(name, ())) for name in order])
         super().__init__(path, names, labels, [printable(name) for name in order], further)
         self.left_out = [*left_beside(loose), *unread.in_words()]
-        self.cautions = [*caution_of_numbers(order), *caution_of_maps_among(chain.from_iterable(found.values()))]
+        self.cautions = [*caution_of_numbers(order), *caution_of_maps_among(path, chain.from_iterable(found.values()))]
         if classes is None:
             self.cautions += [*_other_classes(path, order), *caution_of_maps(path, found)]
         elif missing := [name for name in order if name not in found]:

@@ -47,6 +47,8 @@ class Rings:
         """(R, 4) left, top, right, bottom of what lies within (R, 4) rectangles; zeros where nothing does."""
         bounds = np.empty((len(self.item), 4))
         loops.bound(self.points, self.starts, frames, bounds)
+        some = bounds.any(axis=1)
+        bounds[some] = _limited(bounds[some].reshape(-1, 2), np.repeat(frames[some], 2, axis=0)).reshape(-1, 4)
         return bounds
 
 
@@ -59,7 +61,7 @@ def clipped(rings: Rings, lines: Float) -> Rings:
 
 def within(rings: Rings, limits: Float) -> Rings:
     """What lies of each ring within its own rectangle, (R, 4) left, top, right, bottom."""
-    of_points = np.repeat(limits, np.diff(rings.starts), axis=0)
+    of_points, whole = np.repeat(limits, np.diff(rings.starts), axis=0), rings
     for edge in range(4):
         axis, sign = edge % 2, 1.0 if edge < 2 else -1.0
         if not (sign * (rings.points[:, axis] - of_points[:, edge]) < 0.0).any():
@@ -68,7 +70,13 @@ def within(rings: Rings, limits: Float) -> Rings:
         lines[:, axis], lines[:, 2] = sign, -sign * limits[:, edge]
         rings = clipped(rings, lines)
         of_points = np.repeat(limits, np.diff(rings.starts), axis=0)
-    return rings
+    return rings if rings is whole else rings.at(_limited(rings.points, of_points))
+
+
+def _limited(points: Float, limits: Float) -> Float:
+    """(N, 2) points cut at lines, exactly on these: rounding leaves some at -1e-16, which other packages refuse."""
+    limited: Float = np.minimum(np.maximum(points, limits[:, :2]), limits[:, 2:])
+    return limited
 
 
 def bounds_of_all(bounds: Sequence[Float]) -> Float:

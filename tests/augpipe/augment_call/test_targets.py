@@ -73,11 +73,27 @@ def test_what_is_too_small_or_hidden_is_dropped_and_why() -> None:
     boxes = [BOX, [60, 40, 70, 45], [38, 30, 44, 60]]
     options = TargetOptions(min_area=60, min_visibility=0.5)
     result = augmented(CROP, options, bboxes=boxes, bbox_format="pascal_voc")
+    assert type(result["dropped"][0][0]) is int
     assert [number for number, _ in result["dropped"]] == [0, 1]
     assert result["dropped"][0][1] == "33.33% of it is shown, below min_visibility=0.5"
     assert result["dropped"][1][1] == "its box of 50 square pixels is below min_area=60"
     kept = augmented(CROP, TargetOptions(drop_empty=False), bboxes=[[0, 0, 5, 5]], bbox_format="coco")
     assert kept["bboxes"].tolist() == [[0, 0, 0, 0]] and kept["dropped"] == []
+
+
+def test_what_is_cut_at_the_frame_ends_there_exactly() -> None:
+    """Not at -1e-16, which checks of other packages refuse."""
+    across = np.linspace(0, WIDTH - 8, 24)
+    boxes = np.stack([across, np.linspace(0, 60, 24), across + 8, np.linspace(40, HEIGHT, 24)], axis=1)
+    rings = [[left, top, right, top, right, bottom, left, bottom] for left, top, right, bottom in boxes]
+    recipe = Recipe(ops=(ops.RandomResizedCrop(size=(61, 83)), ops.Rotate(max_deg=30), ops.Flip()))
+    augment = Augment(recipe, seed=1)
+    for polygons in ({}, {"polygons": rings}):
+        for n in range(8):
+            found = augment(image=IMAGE, bboxes=boxes, bbox_format="pascal_voc", sample_ids=[n], **polygons)
+            ends = [np.concatenate(one) for one in found.get("polygons", [])] + [found["bboxes"].reshape(-1, 2)]
+            for points in ends:
+                assert (points >= 0).all() and (points <= [83, 61]).all()
 
 
 def test_masks_have_the_label_of_the_pixel_or_the_fill() -> None:
@@ -251,6 +267,10 @@ def test_structures_come_back_as_they_were(monkeypatch: pytest.MonkeyPatch) -> N
     dropped = Augment(CROP)((image, target), targets=TargetOptions(drop_empty=True))[1]
     assert len(dropped["boxes"]) == len(dropped["masks"]) == len(dropped["points"]) == 1
     assert dropped["Labels"].tolist() == [4]
+    target |= {"area": torch.tensor([1200.0, 25.0]), "iscrowd": torch.tensor([0, 1]), "image_id": torch.tensor([7, 8])}
+    dropped = Augment(CROP)((image, target), targets=TargetOptions(drop_empty=True))[1]
+    assert dropped["area"].tolist() == [1200.0] and dropped["iscrowd"].tolist() == [0]
+    assert dropped["image_id"].tolist() == [7, 8]
 
 
 @pytest.mark.parametrize(("form", "values"), [("XYXY", BOX), ("CXCYWH", [35, 50, 30, 40])])

@@ -123,7 +123,7 @@ COMMANDS = [
     ("prepare photos out --quality 0", 2, "Invalid value for '--quality'"),
     ("prepare photos out --on-error ignore", 2, "'ignore' is not one of 'raise', 'skip'"),
     ("prepare photos out --ray-address auto", 2, "--ray-address goes with --engine ray"),
-    ("prepare photos out --split train", 2, "--split goes with --card NAME"),
+    ("prepare photos out --split train --split val", 2, "several --split go with --card NAME"),
     ("prepare photos out --card imagnet", 2, "card 'imagnet' is not known. Did you mean 'imagenet'? Known: aircraft"),
     ("prepare photos out --card my.toml", 2, "card 'my.toml' does not exist. Check the path"),
     # sources

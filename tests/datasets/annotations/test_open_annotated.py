@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from augpipe import Loader, Recipe, ops
 from augpipe.cli.app import app
+from augpipe.cli.prepare import open_jobs
 from augpipe.datasets.annotations.coco import CocoSource
 from augpipe.datasets.annotations.voc import VocSource
 from augpipe.datasets.annotations.yolo import YoloSource
@@ -214,3 +215,25 @@ def test_a_yaml_file_may_name_images_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "configs/data.yaml").write_text("path: ../data\ntrain: images\nnames: [cat]\n")
     source = open_source(tmp_path / "configs")
     assert isinstance(source, YoloSource) and source.num_objects == 1
+
+
+def test_commands_open_a_split(tmp_path: Path) -> None:
+    for split, num in (("train", 2), ("val", 1)):
+        put_images(tmp_path / "yolo/images" / split)
+        for name in ("a", "b", "c")[:num]:
+            file = tmp_path / f"yolo/labels/{split}/{name}.txt"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("0 0.5 0.5 0.25 0.25\n")
+    for command in ("stats", "verify", "preview", "prepare"):
+        out = {"preview": ["--out", tmp_path / "sheet.png"], "prepare": [tmp_path / "out"]}.get(command, [])
+        code, text = run(command, tmp_path / "yolo", *out)
+        assert code == 2 and "Open one: --split train." in " ".join(text.split())
+    assert json.loads(run("stats", tmp_path / "yolo", "--split", "train", "--json")[1])["objects"]["num"] == 2
+    code, text = run("verify", tmp_path / "yolo", "--split", "val", "--json")
+    assert code == 0 and json.loads(text)["objects"] == 1
+    val = [tmp_path / "yolo", "--split", "val"]
+    assert run("preview", *val, "--rows", "1", "--cols", "1", "--recipe", "none", "--out", tmp_path / "a.png")[0] == 0
+    (job,) = open_jobs(tmp_path / "yolo", tmp_path / "out", None, ["val"], resume=False)
+    assert isinstance(job.source, YoloSource) and job.source.num_objects == 1
+    code, text = run("verify", put_images(tmp_path / "plain"), "--split", "val")
+    assert code == 2 and "--split val is for annotations, and" in " ".join(text.split())

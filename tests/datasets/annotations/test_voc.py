@@ -156,6 +156,22 @@ def test_real_annotations_in_vocs_layout(coco80: Path, tmp_path: Path) -> None:
         assert np.array_equal(found.counts, [len(annotations) for _, annotations in images])
 
 
+def test_splits_number_classes_and_pixels_alike(tmp_path: Path) -> None:
+    """Of a class that only the other split has, and a coordinate 0 that only the other has; a damaged file of the
+    other split is not this one's fault."""
+    put_images(tmp_path / "JPEGImages")
+    put_xml(tmp_path / "Annotations/a.xml", an_object(3, 4, 20, 30, name="zebra"))
+    put_xml(tmp_path / "Annotations/b.xml", an_object(0, 2, 20, 30, name="cat"), an_object(1, 1, 9, 9, name="zebra"))
+    (tmp_path / "Annotations/c.xml").write_text("<annotation>")
+    (tmp_path / "ImageSets/Main").mkdir(parents=True)
+    for split, stem in (("train", "a"), ("val", "b")):
+        (tmp_path / f"ImageSets/Main/{split}.txt").write_text(stem)
+    train, val = (VocSource(tmp_path, split=split) for split in ("train", "val"))
+    assert train.object_classes == val.object_classes == ("cat", "zebra")
+    assert everything(train).labels.tolist() == [1] and everything(val).labels.tolist() == [0, 1]  # type: ignore[union-attr]
+    assert boxes_of(everything(train)) == [[3, 4, 20, 30]] and boxes_of(everything(val))[0] == [0, 2, 20, 30]
+
+
 def test_a_list_that_names_what_is_not_there(tmp_path: Path) -> None:
     put_images(tmp_path / "JPEGImages")
     put_xml(tmp_path / "Annotations/a.xml", an_object(1, 1, 5, 5))

@@ -119,3 +119,13 @@ def test_label_maps_among_the_photographs_are_told(tmp_path: Path, folder: str) 
         f"2 files named like a photograph with _mask behind it: read as photographs, as {first!r}; if they are label "
         "maps, move them away"
     )
+
+
+def test_folders_of_label_maps_in_class_folders_are_told(tmp_path: Path) -> None:
+    put(tmp_path, "cat/images/1.jpg", "cat/masks/1.png", "dog/images/1.jpg", "dog/masks/1.png", "dog/masks/2.png")
+    (told,) = FolderSource(tmp_path).cautions
+    images, maps = (str(tmp_path / "cat" / name) for name in ("images", "masks"))
+    assert told == (
+        "2 files in folders of label maps next to those of images: read as photographs, as 'cat/masks/1.png'; if they "
+        f"are label maps, give open_source({images!r}, annotations={maps!r}), of each class by itself"
+    )

@@ -113,7 +113,7 @@ def test_a_run_that_ended_between_splits_is_resumed(folder: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ("archives out --split train", "--split goes with --card NAME"),
+        ("archives out --split train --split val", "several --split go with --card NAME"),
         ("archives out --card flower", "card 'flower' is not known. Did you mean 'flowers102'? Known: aircraft, "),
         ("archives out --card pets --split val", "card 'pets' has no split 'val'. Its splits: trainval, test."),
         ("empty out --card pets", "empty is not laid out as card 'pets' needs it for its split 'trainval'"),
