@@ -7,7 +7,7 @@ from numba import types
 from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.image.tone import to_uint8
 from augpipe.gpu_ops.jit import kernel, leaf, subroutine
-from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, store
+from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, prefetch, store
 
 load_byte = load_bytes("unpacked", types.uint8)
 load_word = load_bytes("unpacked", types.uint32)
@@ -17,6 +17,11 @@ load_level = load("values", types.float32)
 OPAQUE = np.uint32(0xFF000000)
 BYTE = np.uint32(8)
 GRAY = np.uint32(0x010101)
+
+CACHE_LINE = 64
+"""Bytes."""
+PREFETCH_ROWS = 4
+"""Rows of a region for which memory is asked ahead; 2 to 8 measured alike."""
 
 REBIAS = np.uint32((127 - 15) << 23)
 LEAST_NORMAL = np.uint32((127 - 14) << 23)
@@ -105,6 +110,8 @@ def pack_regions(images, regions, packed, table):
         table[i, 0], table[i, 1], table[i, 2], table[i, 3] = target, width, left, top
         for y in range(top, bottom):
             source = np.uintp(address + y * row_bytes + left * pixel_bytes)
+            for ahead in range(0, width * pixel_bytes, CACHE_LINE):  # the CPU does not foresee where the next row begins
+                prefetch(np.uintp(source + PREFETCH_ROWS * row_bytes + ahead))
             _pack_row(source, pixel_bytes, width, target)
             target = np.uintp(target + 4 * width)
 
