@@ -91,7 +91,7 @@ class StoredImage:
         return LocatedPixels(address=address, height=height, width=pixels_to_next_row, owner=array)
 
     def dense_rows(self) -> tuple[int, int, int] | None:
-        """Of an array of one or three bytes a pixel, side by side: the address, bytes from row to row, and of a pixel."""
+        """Of an array of one or three bytes a pixel, side by side: its address, and bytes of a row and of a pixel."""
         array = self.content
         if not isinstance(array, np.ndarray):
             return None

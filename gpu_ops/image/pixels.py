@@ -110,17 +110,19 @@ def pack_regions(images, regions, packed, table):
         table[i, 0], table[i, 1], table[i, 2], table[i, 3] = target, width, left, top
         for y in range(top, bottom):
             source = np.uintp(address + y * row_bytes + left * pixel_bytes)
-            for ahead in range(0, width * pixel_bytes, CACHE_LINE):  # the CPU does not foresee where the next row begins
+            # the CPU does not foresee where the next row begins
+            for ahead in range(0, width * pixel_bytes, CACHE_LINE):
                 prefetch(np.uintp(source + PREFETCH_ROWS * row_bytes + ahead))
             _pack_row(source, pixel_bytes, width, target)
             target = np.uintp(target + 4 * width)
 
 
-declare(
-    __name__,
-    pack_regions,
-    any=lambda: (np.zeros((1, 3), np.int64), np.zeros((1, 4), np.int32), np.zeros(1, np.uint8), np.zeros((1, 4), np.int64)),
-)
+def _packing() -> tuple[npt.NDArray[np.generic], ...]:
+    regions = np.zeros((1, 4), np.int32)
+    return np.zeros((1, 3), np.int64), regions, np.zeros(1, np.uint8), np.zeros((1, 4), np.int64)
+
+
+declare(__name__, pack_regions, any=_packing)
 
 
 @kernel()
