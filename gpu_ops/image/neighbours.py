@@ -10,9 +10,9 @@ import numpy as np
 from numba import types
 
 from augpipe.gpu_ops.image.medians import BLOCK, median_of_9, median_of_25, median_of_49
-from augpipe.gpu_ops.image.scratch_rows import load_sum_x, load_sum_y, store_batch, store_sum_x
+from augpipe.gpu_ops.image.scratch_rows import load_sum_x, load_sum_y, store_batch, store_sum_x, store_sum_y
 from augpipe.gpu_ops.image.tap_sums import BLOCK as SUM_BLOCK
-from augpipe.gpu_ops.image.tap_sums import sum_paired_taps, sum_taps
+from augpipe.gpu_ops.image.tap_sums import sum_taps
 from augpipe.gpu_ops.image.tone import kept_within, nearest_level
 from augpipe.gpu_ops.jit import leaf, subroutine
 from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, store
@@ -46,35 +46,29 @@ def filter_separably(at_taps, radius, levels, start, height, width, planar):
     """Make each level a sum over its column, and then over its row, of 2 * radius + 1, by taps from the middle on."""
     num_planes, apart = (3, 1) if planar else (1, 3)
     length, num_kept = width * apart, min(2 * radius + 1, height)
-    row_floats = length + SUM_BLOCK  # the last block of a row looks beyond its end
     before = radius * apart
-    kept = np.empty(num_kept * row_floats, np.float32)
-    summed = np.empty(row_floats + 2 * before, np.float32)
-    made = np.empty(row_floats, np.float32)
-    above_and_below, sides = np.empty((radius + 1, 2), np.uintp), np.empty((radius + 1, 2), np.uintp)
+    kept = np.empty(num_kept * length, np.float32)
+    summed = np.empty(length + 2 * before, np.float32)
+    made = np.empty(length, np.float32)
     for plane in range(num_planes):
         # in the loop, as numba frees an array after its last use
         at_kept, at_padded, at_made = kept.ctypes.data, np.uintp(summed.ctypes.data), np.uintp(made.ctypes.data)
         at_summed = np.uintp(at_padded + 4 * before)
-        for distance in range(radius + 1):
-            sides[distance, 0] = at_summed - 4 * distance * apart
-            sides[distance, 1] = at_summed + 4 * distance * apart
         first, num_taken = start + plane * height * width, 0
         for y in range(height):
             while num_taken < min(y + radius + 1, height):
-                at_row = np.uintp(at_kept + 4 * row_floats * (num_taken % num_kept))
+                at_row = np.uintp(at_kept + 4 * length * (num_taken % num_kept))
                 _keep_row(levels, first + num_taken * length, length, at_row)
                 num_taken += 1
-            for distance in range(radius + 1):
-                above, below = mirrored(y - distance, height) % num_kept, mirrored(y + distance, height) % num_kept
-                above_and_below[distance, 0] = at_kept + 4 * row_floats * above
-                above_and_below[distance, 1] = at_kept + 4 * row_floats * below
-            for block in range(0, length, SUM_BLOCK):
-                at_rows = np.uintp(above_and_below.ctypes.data)
-                sum_paired_taps(at_rows, at_taps, radius + 1, block, at_summed)
+            _start_column(np.uintp(at_kept + 4 * length * (y % num_kept)), load_tap(at_taps, 0), length, at_summed)
+            for distance in range(1, radius + 1):
+                above = np.uintp(at_kept + 4 * length * (mirrored(y - distance, height) % num_kept))
+                below = np.uintp(at_kept + 4 * length * (mirrored(y + distance, height) % num_kept))
+                _add_rows(above, below, load_tap(at_taps, 4 * distance), length, at_summed)
             _pad_row(at_padded, radius, width, apart)
-            for block in range(0, length, SUM_BLOCK):
-                sum_paired_taps(np.uintp(sides.ctypes.data), at_taps, radius + 1, block, at_made)
+            _start_row(at_summed, load_tap(at_taps, 0), length, at_made)
+            for distance in range(1, radius + 1):
+                _add_sides(at_summed, distance * apart, load_tap(at_taps, 4 * distance), length, at_made)
             _put_row(at_made, levels, first + y * length, length)
 
 
@@ -87,6 +81,21 @@ def _keep_row(levels, first, length, at_row):
 
 
 @subroutine
+def _start_column(at_row, tap, length, at_summed):
+    prefer_wide_vectors()
+    for i in range(length):
+        store_sum_x(at_summed, i, tap * load_kept(at_row, i))
+
+
+@subroutine
+def _add_rows(above, below, tap, length, at_summed):
+    prefer_wide_vectors()
+    for i in range(length):
+        both = load_kept(above, i) + load_kept(below, i)
+        store_sum_x(at_summed, i, load_sum_x(at_summed, i) + tap * both)
+
+
+@subroutine
 def _pad_row(at_padded, radius, width, apart):
     """Put the mirror image of a row before and behind it."""
     before = radius * apart
@@ -96,6 +105,21 @@ def _pad_row(at_padded, radius, width, apart):
             store_sum_x(at_padded, i * apart + channel, load_sum_x(at_padded, before + left * apart + channel))
             at_right = before + (width + i) * apart + channel
             store_sum_x(at_padded, at_right, load_sum_x(at_padded, before + right * apart + channel))
+
+
+@subroutine
+def _start_row(at_summed, tap, length, at_made):
+    prefer_wide_vectors()
+    for i in range(length):
+        store_sum_y(at_made, i, tap * load_sum_x(at_summed, i))
+
+
+@subroutine
+def _add_sides(at_summed, distance, tap, length, at_made):
+    prefer_wide_vectors()
+    for i in range(length):
+        both = load_sum_x(at_summed, i - distance) + load_sum_x(at_summed, i + distance)
+        store_sum_y(at_made, i, load_sum_y(at_made, i) + tap * both)
 
 
 @subroutine
