@@ -105,6 +105,10 @@ class ImageInPieces:
         """As of a `StoredImage`."""
         return
 
+    def dense_rows(self) -> None:
+        """As of a `StoredImage`."""
+        return
+
     def whole(self, factor: int = 1) -> Decodable:
         """As of a `StoredImage`."""
         return self.region(factor, (0, 0, self.size[1], self.size[0]), None)

@@ -90,6 +90,16 @@ class StoredImage:
             return None
         return LocatedPixels(address=address, height=height, width=pixels_to_next_row, owner=array)
 
+    def dense_rows(self) -> tuple[int, int, int] | None:
+        """Of an array of one or three bytes a pixel, side by side: its address, and bytes of a row and of a pixel."""
+        array = self.content
+        if not isinstance(array, np.ndarray):
+            return None
+        pixel_bytes = 1 if array.ndim == 2 else array.shape[2]
+        if pixel_bytes == 4 or array.strides[1:] != (pixel_bytes, 1)[: array.ndim - 1]:
+            return None
+        return array.ctypes.data, array.strides[0], pixel_bytes
+
     def whole(self, factor: int = 1) -> Decodable:
         """All of it at 1/`factor`."""
         height, width, _ = self.shape(factor)

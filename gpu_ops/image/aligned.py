@@ -76,11 +76,7 @@ def sample_aligned(pixels, row, s, width, are_taps_inside, window, held):
     at_red, at_green, at_blue = s + RED * offset, s + GREEN * offset, s + BLUE * offset
     at_kept = s + (WEIGHTS_X + 3 * num_taps(row.support_x)) * offset
     source_y = load_source_y(s + SOURCE_Y * offset, 0)
-    sum_y, inside_y = ZERO, ZERO
-    for i in range(width):
-        store_red(at_red, i, ZERO)
-        store_green(at_green, i, ZERO)
-        store_blue(at_blue, i, ZERO)
+    sum_y, inside_y, is_first = ZERO, ZERO, True
     for tap in range(num_taps(row.support_y)):
         whole, weight, line = _tap_along_y(row, source_y, tap)
         sum_y, inside_y = sum_y + whole, inside_y + weight
@@ -91,11 +87,23 @@ def sample_aligned(pixels, row, s, width, are_taps_inside, window, held):
         if held[slot] != line:
             held[slot] = line
             _sum_along_x(pixels, row, line, s, width, are_taps_inside, window, at_line)
+        if is_first:
+            for i in range(width):
+                store_red(at_red, i, weight * load_red(at_line, i))
+                store_green(at_green, i, weight * load_green(at_line + offset, i))
+                store_blue(at_blue, i, weight * load_blue(at_line + 2 * offset, i))
+        else:
+            for i in range(width):
+                store_red(at_red, i, load_red(at_red, i) + weight * load_red(at_line, i))
+                store_green(at_green, i, load_green(at_green, i) + weight * load_green(at_line + offset, i))
+                store_blue(at_blue, i, load_blue(at_blue, i) + weight * load_blue(at_line + 2 * offset, i))
+        is_first = False
+    if is_first:  # nothing of the image is seen
         for i in range(width):
-            store_red(at_red, i, load_red(at_red, i) + weight * load_red(at_line, i))
-            store_green(at_green, i, load_green(at_green, i) + weight * load_green(at_line + offset, i))
-            store_blue(at_blue, i, load_blue(at_blue, i) + weight * load_blue(at_line + 2 * offset, i))
-    _store_sums_of_weights(s, width, sum_y, inside_y)
+            store_red(at_red, i, ZERO)
+            store_green(at_green, i, ZERO)
+            store_blue(at_blue, i, ZERO)
+    _store_sums_of_weights(row, s, width, sum_y, inside_y)
 
 
 @subroutine
@@ -134,7 +142,7 @@ def sample_shrunk(pixels, row, s, width, first_x, num):
         store_red(at_red, i, red)
         store_green(at_green, i, green)
         store_blue(at_blue, i, blue)
-    _store_sums_of_weights(s, width, sum_y, inside_y)
+    _store_sums_of_weights(row, s, width, sum_y, inside_y)
 
 
 @subroutine
@@ -159,11 +167,13 @@ def _address_of(pixels, row, line):
 
 
 @subroutine
-def _store_sums_of_weights(s, width, sum_y, inside_y):
+def _store_sums_of_weights(row, s, width, sum_y, inside_y):
     offset = width * 4
     for i in range(width):
         store_sum_y(s + SUM_Y * offset, i, sum_y)
-        store_inside_y(s + INSIDE_Y * offset, i, inside_y)
+    if row.is_constant:
+        for i in range(width):
+            store_inside_y(s + INSIDE_Y * offset, i, inside_y)
 
 
 @subroutine

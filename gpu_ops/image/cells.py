@@ -3,6 +3,8 @@
 import numpy as np
 from numba import types
 
+from augpipe.gpu_ops.image.level_rows import load_levels
+from augpipe.gpu_ops.image.scratch_rows import store_batch
 from augpipe.gpu_ops.jit import leaf, subroutine
 from augpipe.gpu_ops.memory import load_bytes
 
@@ -52,13 +54,19 @@ def coarsen(num_down, num_across, apart, levels, start, height, width, planar):
     num_planes, step = (3, 1) if planar else (1, 3)
     length = width * step
     kept = levels[start : start + 3 * height * width].copy()
-    sources = np.empty(width, np.int64)
-    for x in range(width):
-        sources[x] = coarse(x, num_across, width, apart) * step
+    sources = np.empty(length, np.int64)
+    for i in range(length):
+        sources[i] = coarse(i // step, num_across, width, apart) * step + i % step
+    out = levels.ctypes.data
     for plane in range(num_planes):
+        at_kept, line_above = kept.ctypes.data, np.int64(-1)
         for y in range(height):
-            at = (plane * height + coarse(y, num_down, height, apart)) * length
-            to = start + (plane * height + y) * length
-            for x in range(width):
-                for channel in range(step):
-                    levels[to + x * step + channel] = kept[at + sources[x] + channel]
+            line, to = coarse(y, num_down, height, apart), start + (plane * height + y) * length
+            if line == line_above:
+                for i in range(length):
+                    store_batch(out, to + i, load_levels(out, to - length + i))
+            else:
+                at = (plane * height + line) * length
+                for i in range(length):
+                    store_batch(out, to + i, load_levels(at_kept, at + sources[i]))
+            line_above = line

@@ -129,6 +129,7 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
         most_taps_y = max(most_taps_y, taps_y)
     scratch = np.empty(num_scratch + NODE_ROWS * (width + BEYOND), np.float32)
     nodes_held, lines_held = np.empty(TAPS, np.int64), np.empty(most_taps_y, np.int64)
+    image_held, are_taps_inside, window, first_x, num_columns = NO_ROW, False, np.int64(0), np.int64(0), np.int64(0)
     for job in range(first_job, last_job):
         s = scratch.ctypes.data  # in the loop, as numba frees an array after its last use
         at_nodes = s + 4 * num_scratch
@@ -141,14 +142,15 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
         # rows of an axis-aligned output share what belongs to x, and all pixels of one of them what belongs to y
         is_axis_aligned = _keeps_axes(row) and row.after_xy == ZERO and row.after_yx == ZERO
         is_shrunk = is_axis_aligned and _shrinks(row)
-        are_taps_inside, window, first_x, num_columns = False, np.int64(0), np.int64(0), np.int64(0)
         for n in range(TAPS):
             nodes_held[n] = NO_ROW
-        for n in range(most_taps_y):
-            lines_held[n] = NO_ROW
+        if image != image_held:
+            for n in range(most_taps_y):
+                lines_held[n] = NO_ROW
         for row_y in range(first, last):
             y = centred(row_y, height)
-            shares_x = is_axis_aligned and row_y > first
+            shares_x = is_axis_aligned and image == image_held
+            image_held = image
             num_located = np.int64(1) if shares_x else width
             _locate(row, s, width, y, num_located)
             if bends is not None and row.field:

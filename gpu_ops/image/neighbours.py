@@ -1,7 +1,7 @@
 """Filters over a rendered image, on the CPU, in place: a ring of rows as they were is all that is kept.
 
 A separable filter sums columns of the ring into one row, and that row into the image; a filter of up to 7x7 sums padded
-rows of the ring; a median counts. Where channels are interleaved, a row of all three is one whose neighbours lie
+rows of the ring; a median sorts. Where channels are interleaved, a row of all three is one whose neighbours lie
 `apart` = 3 from one another. Beyond the image lies its mirror image without the outermost pixel; for a median, the
 outermost pixel itself: as OpenCV has it for each of them.
 """
@@ -9,7 +9,10 @@ outermost pixel itself: as OpenCV has it for each of them.
 import numpy as np
 from numba import types
 
+from augpipe.gpu_ops.image.medians import BLOCK, median_of_9, median_of_25, median_of_49
 from augpipe.gpu_ops.image.scratch_rows import load_sum_x, load_sum_y, store_batch, store_sum_x, store_sum_y
+from augpipe.gpu_ops.image.tap_sums import BLOCK as SUM_BLOCK
+from augpipe.gpu_ops.image.tap_sums import sum_taps
 from augpipe.gpu_ops.image.tone import kept_within, nearest_level
 from augpipe.gpu_ops.jit import leaf, subroutine
 from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, store
@@ -18,8 +21,7 @@ load_levels = load("pixels", types.float32)
 load_tap = load_bytes("values", types.float32)
 load_kept, store_kept = load("fetched", types.float32), store("fetched", types.float32)
 load_level, store_level = load("fetched", types.uint8), store("fetched", types.uint8)
-load_count, store_count = load("slots", types.uint8), store("slots", types.uint8)
-load_found, store_found = load("scaled", types.uint8), store("scaled", types.uint8)
+load_found = load("scaled", types.uint8)
 
 ZERO = np.float32(0.0)
 
@@ -133,25 +135,29 @@ def convolve(at_taps, side, levels, start, height, width, planar):
     """Make each level a weighted sum over a square around it, kept within 0..255."""
     num_planes, apart = (3, 1) if planar else (1, 3)
     radius, length = side // 2, width * apart
-    padded = length + 2 * radius * apart
-    kept = np.empty(side * padded, np.float32)
-    made = np.empty(length, np.float32)
+    row_floats = length + 2 * radius * apart + SUM_BLOCK  # the last block of a row looks beyond its end
+    kept = np.empty(side * row_floats, np.float32)
+    made = np.empty(length + SUM_BLOCK, np.float32)
+    rows, taps = np.empty(side * side, np.uintp), np.empty(side * side, np.float32)
     for plane in range(num_planes):
         at_made = np.uintp(made.ctypes.data)  # in the loop, as numba frees an array after its last use
         first, num_taken = start + plane * height * width, 0
         for y in range(height):
             while num_taken < min(y + radius + 1, height):
-                at_row = np.uintp(kept.ctypes.data + 4 * padded * (num_taken % side))
+                at_row = np.uintp(kept.ctypes.data + 4 * row_floats * (num_taken % side))
                 _keep_row(levels, first + num_taken * length, length, np.uintp(at_row + 4 * radius * apart))
                 _pad_kept(at_row, radius, width, apart)
                 num_taken += 1
-            _clear(length, at_made)
-            for nth in range(side * side):
-                tap = load_tap(at_taps, 4 * nth)
-                if tap != ZERO:
-                    row = mirrored(y + nth // side - radius, height) % side
-                    at_row = np.uintp(kept.ctypes.data + 4 * (padded * row + nth % side * apart))
-                    _add_row(at_row, tap, length, at_made)
+            num_taps = 0
+            for down in range(side):
+                at_row = np.uintp(kept.ctypes.data + 4 * row_floats * (mirrored(y + down - radius, height) % side))
+                for across in range(side):
+                    tap = load_tap(at_taps, 4 * (side * down + across))
+                    if tap != ZERO:
+                        rows[num_taps], taps[num_taps] = at_row + 4 * across * apart, tap
+                        num_taps += 1
+            for block in range(0, length, SUM_BLOCK):
+                sum_taps(np.uintp(rows.ctypes.data), np.uintp(taps.ctypes.data), num_taps, block, at_made)
             _put_kept_within(at_made, levels, first + y * length, length)
 
 
@@ -167,19 +173,6 @@ def _pad_kept(at_padded, radius, width, apart):
 
 
 @subroutine
-def _clear(length, at_made):
-    for i in range(length):
-        store_sum_y(at_made, i, ZERO)
-
-
-@subroutine
-def _add_row(at_row, tap, length, at_made):
-    prefer_wide_vectors()
-    for i in range(length):
-        store_sum_y(at_made, i, load_sum_y(at_made, i) + tap * load_kept(at_row, i))
-
-
-@subroutine
 def _put_kept_within(at_made, levels, first, length):
     prefer_wide_vectors()
     out = levels.ctypes.data
@@ -189,35 +182,33 @@ def _put_kept_within(at_made, levels, first, length):
 
 @subroutine
 def take_median(side, levels, start, height, width, planar):
-    """Make each level the median of the nearest levels in a square around it, bit by bit of 256 levels."""
+    """Make each level the median of the nearest levels in a square around it."""
     num_planes, apart = (3, 1) if planar else (1, 3)
     radius, length = side // 2, width * apart
-    padded = length + 2 * radius * apart
-    kept = np.empty(side * padded, np.uint8)
-    scratch = np.empty(2 * length, np.uint8)
+    row_bytes = length + 2 * radius * apart + BLOCK  # the last block of a row looks beyond its end
+    kept = np.empty(side * row_bytes, np.uint8)
+    found = np.empty(length + BLOCK, np.uint8)
+    rows = np.empty(side, np.uintp)
     for plane in range(num_planes):
-        # in the loop, as numba frees an array after its last use
-        at_counts, at_found = np.uintp(scratch.ctypes.data), np.uintp(scratch.ctypes.data + length)
+        at_found = np.uintp(found.ctypes.data)  # in the loop, as numba frees an array after its last use
         first, num_taken = start + plane * height * width, 0
         for y in range(height):
             while num_taken < min(y + radius + 1, height):
-                at_row = np.uintp(kept.ctypes.data + padded * (num_taken % side))
+                at_row = np.uintp(kept.ctypes.data + row_bytes * (num_taken % side))
                 _keep_levels(levels, first + num_taken * length, length, np.uintp(at_row + radius * apart))
                 _repeat_ends(at_row, radius, width, apart)
                 num_taken += 1
-            _clear_found(length, at_found)
-            bit = 128
-            while bit > 0:
-                _clear_counts(length, at_counts)
+            for block in range(0, length, BLOCK):
                 for down in range(side):
                     row = repeated(y + down - radius, height) % side
-                    at_row = np.uintp(kept.ctypes.data + padded * row)
-                    _count_three(at_row, apart, np.uint8(bit), length, at_counts, at_found)
-                    for across in range(3, side, 2):
-                        at_pair = np.uintp(at_row + across * apart)
-                        _count_two(at_pair, apart, np.uint8(bit), length, at_counts, at_found)
-                _keep_bit(np.uint8(side * side // 2), np.uint8(bit), length, at_counts, at_found)
-                bit //= 2
+                    rows[down] = kept.ctypes.data + row_bytes * row + block
+                at_rows, at_block = np.uintp(rows.ctypes.data), np.uintp(at_found + block)
+                if side == 3:
+                    median_of_9(at_rows, apart, at_block)
+                elif side == 5:
+                    median_of_25(at_rows, apart, at_block)
+                else:
+                    median_of_49(at_rows, apart, at_block)
             _put_levels(at_found, levels, first + y * length, length)
 
 
@@ -235,48 +226,6 @@ def _repeat_ends(at_padded, radius, width, apart):
     for i in range(before):
         store_level(at_padded, i, load_level(at_padded, before + i % apart))
         store_level(at_padded, last + apart + i, load_level(at_padded, last + i % apart))
-
-
-@subroutine
-def _clear_found(length, at_found):
-    for i in range(length):
-        store_found(at_found, i, np.uint8(0))
-
-
-@subroutine
-def _clear_counts(length, at_counts):
-    for i in range(length):
-        store_count(at_counts, i, np.uint8(0))
-
-
-@subroutine
-def _count_three(at_row, apart, bit, length, at_counts, at_found):
-    """Count which of three neighbours side by side are at least what was found so far with this bit."""
-    prefer_wide_vectors()
-    for i in range(length):
-        least = load_found(at_found, i) | bit
-        reached = np.uint8(load_level(at_row, i) >= least) + np.uint8(load_level(at_row, i + apart) >= least)
-        reached += np.uint8(load_level(at_row, i + 2 * apart) >= least)
-        store_count(at_counts, i, np.uint8(load_count(at_counts, i) + reached))
-
-
-@subroutine
-def _count_two(at_row, apart, bit, length, at_counts, at_found):
-    """As `_count_three`."""
-    prefer_wide_vectors()
-    for i in range(length):
-        least = load_found(at_found, i) | bit
-        reached = np.uint8(load_level(at_row, i) >= least) + np.uint8(load_level(at_row, i + apart) >= least)
-        store_count(at_counts, i, np.uint8(load_count(at_counts, i) + reached))
-
-
-@subroutine
-def _keep_bit(half, bit, length, at_counts, at_found):
-    """Set the bit where more than half of the neighbours have reached it."""
-    prefer_wide_vectors()
-    for i in range(length):
-        found = load_found(at_found, i)
-        store_found(at_found, i, np.uint8(found | bit) if load_count(at_counts, i) > half else found)
 
 
 @subroutine

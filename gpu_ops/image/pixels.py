@@ -6,8 +6,8 @@ from numba import types
 
 from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.image.tone import to_uint8
-from augpipe.gpu_ops.jit import kernel, leaf
-from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, store
+from augpipe.gpu_ops.jit import kernel, leaf, subroutine
+from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, prefetch, store
 
 load_byte = load_bytes("unpacked", types.uint8)
 load_word = load_bytes("unpacked", types.uint32)
@@ -17,6 +17,11 @@ load_level = load("values", types.float32)
 OPAQUE = np.uint32(0xFF000000)
 BYTE = np.uint32(8)
 GRAY = np.uint32(0x010101)
+
+CACHE_LINE = 64
+"""Bytes."""
+PREFETCH_ROWS = 4
+"""Rows of a region for which memory is asked ahead; 2 to 8 measured alike."""
 
 REBIAS = np.uint32((127 - 15) << 23)
 LEAST_NORMAL = np.uint32((127 - 14) << 23)
@@ -29,40 +34,45 @@ FLOAT16S = np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float32)
 """(65536,) what the bits of a float16 stand for: looking it up takes half as long as numpy's cast."""
 
 
+@subroutine
+def _pack_row(source, pixel_bytes, width, target):
+    """Write RGBX pixels at the address `target`, of so many bytes each at `source`: 1 (gray), 3 or 4."""
+    prefer_wide_vectors()
+    if pixel_bytes == 1:
+        for x in range(width):
+            store_pixel(target, x, np.uint32(load_byte(source, x) * GRAY | OPAQUE))
+    elif pixel_bytes == 4:  # of three, the spare byte is loaded, too
+        for x in range(width):
+            store_pixel(target, x, np.uint32(load_word(source, 4 * x) | OPAQUE))
+    else:
+        for x in range(0, width - 3, 4):  # twelve bytes are four pixels
+            first, middle, last = (
+                load_word(source, 3 * x),
+                load_word(source, 3 * x + 4),
+                load_word(source, 3 * x + 8),
+            )
+            store_pixel(target, x, np.uint32(first | OPAQUE))
+            store_pixel(target, x + 1, np.uint32(first >> BYTE * 3 | middle << BYTE | OPAQUE))
+            store_pixel(target, x + 2, np.uint32(middle >> BYTE * 2 | last << BYTE * 2 | OPAQUE))
+            store_pixel(target, x + 3, np.uint32(last >> BYTE | OPAQUE))
+        for x in range(width - width % 4, width):
+            red, green = np.uint32(load_byte(source, 3 * x)), np.uint32(load_byte(source, 3 * x + 1))
+            blue = np.uint32(load_byte(source, 3 * x + 2))
+            store_pixel(target, x, np.uint32(red | green << BYTE | blue << BYTE * 2 | OPAQUE))
+
+
 @kernel()
 def pack_rgbx(image, packed):
     """Copy an uint8 image (H, W, C) with C of 1 (gray), 3 or 4 (the fourth is dropped) into (H, W, 4) RGBX, X = 255.
 
     `packed` is contiguous. Where the pixels of the image's rows are, a pixel takes one load and one store.
     """
-    prefer_wide_vectors()
     height, width, channels = image.shape
     has_spare = channels >= 3 and image.strides[1] == 4 and image.strides[0] % 4 == 0 and image.ctypes.data % 4 == 0
     if image.strides[2] == 1 and (image.strides[1] == channels or has_spare):
         for y in range(height):
             source = np.uintp(image.ctypes.data + y * image.strides[0])
-            target = np.uintp(packed.ctypes.data + 4 * y * width)
-            if channels == 1:
-                for x in range(width):
-                    store_pixel(target, x, np.uint32(load_byte(source, x) * GRAY | OPAQUE))
-            elif image.strides[1] == 4:  # of three, the spare byte is loaded, too
-                for x in range(width):
-                    store_pixel(target, x, np.uint32(load_word(source, 4 * x) | OPAQUE))
-            else:
-                for x in range(0, width - 3, 4):  # twelve bytes are four pixels
-                    first, middle, last = (
-                        load_word(source, 3 * x),
-                        load_word(source, 3 * x + 4),
-                        load_word(source, 3 * x + 8),
-                    )
-                    store_pixel(target, x, np.uint32(first | OPAQUE))
-                    store_pixel(target, x + 1, np.uint32(first >> BYTE * 3 | middle << BYTE | OPAQUE))
-                    store_pixel(target, x + 2, np.uint32(middle >> BYTE * 2 | last << BYTE * 2 | OPAQUE))
-                    store_pixel(target, x + 3, np.uint32(last >> BYTE | OPAQUE))
-                for x in range(width - width % 4, width):
-                    for channel in range(3):
-                        packed[y, x, channel] = image[y, x, channel]
-                    packed[y, x, 3] = np.uint8(255)
+            _pack_row(source, image.strides[1], width, np.uintp(packed.ctypes.data + 4 * y * width))
         return
     green, blue = (0, 0) if channels == 1 else (1, 2)
     for y in range(height):
@@ -79,6 +89,40 @@ declare(
     any=lambda: (np.zeros((1, 1, 3), np.uint8), np.zeros((1, 1, 4), np.uint8)),
     parts=lambda: (np.zeros((2, 2, 3), np.uint8)[:, 1:], np.zeros((2, 1, 4), np.uint8)),  # of large arrays
 )
+
+
+@kernel()
+def pack_regions(images, regions, packed, table):
+    """Copy a region of each of several images into RGBX, one behind the other, as `pack_rgbx` does.
+
+    Args:
+        images: (B, 3) int64: the address of the first pixel, bytes from one row to the next, and bytes of a pixel, 1
+            (gray), 3 or 4; pixels of a row lie side by side.
+        regions: (B, 4) int32 left, top, right, bottom, in pixels, the last two excluded.
+        packed: (n,) uint8, written.
+        table: (B, 4) int64, written: `rows.PIXEL_TABLE_COLUMNS` of what was packed.
+    """
+    target = np.uintp(packed.ctypes.data)
+    for i in range(len(images)):
+        address, row_bytes, pixel_bytes = images[i, 0], images[i, 1], images[i, 2]
+        left, top, right, bottom = regions[i, 0], regions[i, 1], regions[i, 2], regions[i, 3]
+        width = np.int64(right - left)
+        table[i, 0], table[i, 1], table[i, 2], table[i, 3] = target, width, left, top
+        for y in range(top, bottom):
+            source = np.uintp(address + y * row_bytes + left * pixel_bytes)
+            # the CPU does not foresee where the next row begins
+            for ahead in range(0, width * pixel_bytes, CACHE_LINE):
+                prefetch(np.uintp(source + PREFETCH_ROWS * row_bytes + ahead))
+            _pack_row(source, pixel_bytes, width, target)
+            target = np.uintp(target + 4 * width)
+
+
+def _packing() -> tuple[npt.NDArray[np.generic], ...]:
+    regions = np.zeros((1, 4), np.int32)
+    return np.zeros((1, 3), np.int64), regions, np.zeros(1, np.uint8), np.zeros((1, 4), np.int64)
+
+
+declare(__name__, pack_regions, any=_packing)
 
 
 @kernel()

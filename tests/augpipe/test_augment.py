@@ -15,6 +15,7 @@ import torch
 from PIL import Image, ImageOps
 
 from augpipe import Augment, Plan, Recipe, plan, recipes
+from augpipe.augment_call import host_images
 from augpipe.augment_call.host_images import HostTransform
 from augpipe.augment_call.inputs import Images, images_of
 from augpipe.augment_call.pil_pixels import is_in_pieces, pixels_of
@@ -202,6 +203,30 @@ def test_one_and_several_hold_the_same_pixels() -> None:
         single = transform(image, sample_ids=10 + position, epoch=1)
         np.testing.assert_array_equal(single, batch[position])
         np.testing.assert_array_equal(transform([image], sample_ids=[10 + position], epoch=1)[0], single)
+
+
+@pytest.mark.parametrize("at_a_time", [1, 4 * 40 * 52 * 2, 2**20])
+def test_arrays_that_are_packed_together_give_the_pixels_of_each(
+    at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_images, "AT_A_TIME_BYTES", at_a_time)
+    monkeypatch.setattr(host_images, "WORTH_A_REGION", 40 * 52 * 7 - 1)  # of these seven, parts are packed
+    images = [RGB, RGB[::-1], RGB[3:30, 7:44], GRAY, GRAY[:, 3:, None], np.tile(RGB, (2, 3, 1)), RGB[:, :51]]
+    for recipe in (Recipe(ops=[RandomResizedCrop(size=(11, 13))]), SEVERAL_VIEWS):
+        augment = Augment(recipe, framework="numpy", num_threads=2)
+        made = augment(images, sample_ids=range(7))
+        for position, image in enumerate(images):
+            alone = augment(np.dstack([as_rgb(image), as_rgb(image)[..., 0]]), sample_ids=[position])
+            for batch, one in zip(several(made), several(alone), strict=True):
+                np.testing.assert_array_equal(batch[position], one)
+
+
+def as_rgb(image: Array) -> Array:
+    return np.broadcast_to(image if image.ndim == 3 else image[..., None], (*image.shape[:2], 3))
+
+
+def several(views: Any) -> tuple[Array, ...]:
+    return views if isinstance(views, tuple) else (views,)
 
 
 def test_no_images_give_an_empty_batch_of_the_right_shape() -> None:

@@ -531,6 +531,8 @@ Augment(Recipe(ops=[*normal[:1], ops.JpegCompression(p=1), normal[1]]))(rng.inte
 Augment(Recipe(ops=[ops.Noise(), *normal]))(rng.integers(0, 256, (40, 50, 3), np.uint8))
 Augment(Recipe(ops=normal))(rng.integers(0, 256, (40, 50, 3), np.uint8))
 Augment(Recipe(ops=normal))(np.zeros((1024, 1100, 3), np.uint8))  # of which a part is packed
+for sides in ((40, 50), (1024, 1100)):  # parts of which are packed together
+    Augment(Recipe(ops=normal))([np.zeros((*sides, 3), np.uint8)] * 2)
 Augment(Recipe(ops=[ops.Gamma()]), dtype="uint8")(np.zeros((100, 100, 3), np.uint8))  # which is looked up
 elastic, grid = ops.ElasticTransform(p=1.0), ops.GridDistortion()
 Augment(Recipe(ops=[normal[0], elastic]))(Files("JPEG").read(0))  # of which a part is decoded
