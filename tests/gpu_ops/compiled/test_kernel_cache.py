@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -12,13 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from llvmlite.binding import parse_bitcode
 from numba.core.errors import TypingError
 
 from augpipe.gpu_ops import jit
 from augpipe.gpu_ops.compiled import background, cache, declared, folder
 from augpipe.gpu_ops.compiled.cache import KernelCache
 from augpipe.gpu_ops.compiled.folder import cache_folder, host_level, kernels_digest, sources_digest, target_cpu
-from augpipe.gpu_ops.compiled.sealed import write_sealed
+from augpipe.gpu_ops.compiled.sealed import read_sealed, write_sealed
 from augpipe.sampling.epoch_order import sample_ids
 from tests.augpipe.loader.loader_sources import COMPILING_TIMEOUT_S, ROOT, run_python
 
@@ -559,7 +561,7 @@ for name in names():
     one.decode(one.encode(x))
 
 declared_types = {}
-for one in declared.overloads():
+for one in declared.overloads(("render", "targets")):
     declared_types.setdefault(one.name.rpartition(":")[0], set()).add(one.types)
 called = {name: set(kernel.signatures) for name, (_, kernel, _) in declared._DECLARED.items()}
 print(sorted(name for name, types in called.items() if types - declared_types[name]))
@@ -631,3 +633,19 @@ def test_every_declared_overload_has_a_name_of_its_own() -> None:
     assert len({one.name for one in every}) == len(every) >= 31
     assert len({(one.kernel, one.types) for one in every}) == len(every)
     assert np.all([one.group in declared.MODULES for one in every])
+
+
+def test_what_a_kernel_calls_is_its_own() -> None:
+    """Else a process would call the copy of whichever kernel was compiled or loaded first: other instructions, and so
+    other bits."""
+    for one in declared.overloads(("render", "targets")):
+        if one.function not in ("filter_images", "nearest_pixels"):
+            continue
+        one.compile()
+        kernel_cache: KernelCache = one.kernel._cache
+        path, _ = kernel_cache.find(one.types)
+        _, bitcode = pickle.loads(read_sealed(path, kernel_cache._identity(one.types, target_cpu())))
+        seen = [
+            f.name for f in parse_bitcode(bitcode).functions if not f.is_declaration and f.linkage.name != "internal"
+        ]
+        assert seen and all(one.kernel.py_func.__name__ in name for name in seen), one.name
