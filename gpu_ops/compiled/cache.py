@@ -14,8 +14,9 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from llvmlite.binding import parse_assembly, parse_bitcode
+from llvmlite.binding import Linkage, parse_assembly, parse_bitcode
 from numba.core.caching import _Cache
+from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompileResult
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
@@ -79,6 +80,7 @@ class KernelCache(_Cache):  # type: ignore[misc]
             else:
                 lock.release()
         if found is None:
+            target_context.codegen()._library_class = _SelfContained
             if not _under_way:
                 self._patience = threading.Timer(PATIENCE_S, say_compiling, ["a kernel"])
                 self._patience.daemon = True
@@ -172,15 +174,34 @@ class KernelCache(_Cache):  # type: ignore[misc]
         return f"{kernels_digest(cpu)} {_file_digest(inspect.getfile(self._kernel.py_func))} {self._name} {sig}"
 
 
+class _SelfContained(JITCodeLibrary):  # type: ignore[misc]
+    """What numba compiles a function into, whose own copies of what it calls are called where it is a kernel.
+
+    In numba's every function of a module is weak: code calls whichever copy its process had first. Copies that were
+    optimized within one kernel or another may differ in a last bit, and in the process that compiles them are others.
+    """
+
+    def _optimize_final_module(self) -> None:
+        super()._optimize_final_module()
+        if _under_way and self.name == _under_way[-1]._kernel.__qualname__:
+            for function in self._final_module.functions:
+                if not function.is_declaration and function.linkage is Linkage.linkonce_odr:
+                    function.linkage = Linkage.internal
+
+
 def _names_alone(module: Any) -> bytes:
     """Bitcode of a module that defines what another one does, without any content.
 
     numba parses the bitcode of all that it loads, to know its names: a third of the time to a first batch. Only a
     kernel that calls the loaded one, and is compiled now, needs the whole.
     """
-    functions = [f'define void @"{one.name}"() {{ ret void }}' for one in module.functions if not one.is_declaration]
+    functions = [f'define void @"{one.name}"() {{ ret void }}' for one in module.functions if _is_seen(one)]
     variables = [f'@"{one.name}" = global i8 0' for one in module.global_variables if not one.is_declaration]
     return bytes(parse_assembly("\n".join(functions + variables)).as_bitcode())
+
+
+def _is_seen(function: Any) -> bool:
+    return not function.is_declaration and function.linkage is not Linkage.internal
 
 
 def say_compiling(what: str) -> None:

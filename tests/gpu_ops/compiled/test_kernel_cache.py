@@ -561,7 +561,7 @@ for name in names():
     one.decode(one.encode(x))
 
 declared_types = {}
-for one in declared.overloads(("render", "targets")):
+for one in declared.overloads():
     declared_types.setdefault(one.name.rpartition(":")[0], set()).add(one.types)
 called = {name: set(kernel.signatures) for name, (_, kernel, _) in declared._DECLARED.items()}
 print(sorted(name for name, types in called.items() if types - declared_types[name]))
