@@ -12,7 +12,7 @@ import torch
 
 from augpipe.trainer.exchange import threads as threads_module
 from augpipe.trainer.exchange.exchange_errors import SyncError
-from augpipe.trainer.exchange.issuer import Issuer
+from augpipe.trainer.exchange.issuer import Issuer, Pending
 from augpipe.trainer.exchange.threads import ExchangeThreads
 from augpipe.trainer.parallel.pieces import Works
 from tests.trainer.exchange.cards import Stream, queued_work, work_of_older_torch
@@ -161,6 +161,12 @@ def test_on_a_card_it_waits_for_the_callers_stream(card: Stream) -> None:
     assert card.seen == [("before",)]
 
 
+def issued(pending: Pending) -> Pending:
+    """What was submitted, once its thread came to it: on a busy machine later than in its 0.05 s."""
+    assert pending._issued.wait(30)
+    return pending
+
+
 def test_on_a_card_nobody_waits_and_a_deadline_is_kept(card: Stream) -> None:
     """What does not end: its group is ended once the failure can be found, and whoever comes next is told its name."""
     issuer, ended = Issuer("card", CARD), Event()
@@ -171,8 +177,8 @@ def test_on_a_card_nobody_waits_and_a_deadline_is_kept(card: Stream) -> None:
         ended.set()
 
     group: Any = SimpleNamespace(abort=abort)
-    issuer.submit("quick", queued_work, group, 0.05).wait()
-    issuer.submit("features", lambda: queued_work(lambda: False), group, 0.05).wait()
+    issued(issuer.submit("quick", queued_work, group, 0.05)).wait()
+    issued(issuer.submit("features", lambda: queued_work(lambda: False), group, 0.05)).wait()
     issuer.check()
     assert ended.wait(5)
     message = r"card: waited for the features, at most 0\.05 s, and got: it did not end. A rank has died"
@@ -188,8 +194,10 @@ def test_on_a_card_what_ended_by_an_error_did_not_succeed(card: Stream, timeout_
     """It is found when its time is over, or when the next collective is watched, and told with its own words."""
     issuer, ended = Issuer("card", CARD), Event()
     group: Any = SimpleNamespace(abort=ended.set)
-    issuer.submit("quick", queued_work, group, timeout_s).wait()
-    issuer.submit("features", lambda: queued_work(error=RuntimeError("NCCL: remote error")), group, timeout_s).wait()
+    issued(issuer.submit("quick", queued_work, group, timeout_s)).wait()
+    issued(
+        issuer.submit("features", lambda: queued_work(error=RuntimeError("NCCL: remote error")), group, timeout_s)
+    ).wait()
     if timeout_s > 1:
         issuer.finish(queued_work(), group, timeout_s, lambda error: None)
     assert ended.wait(5)
@@ -203,10 +211,12 @@ def test_an_older_torch_says_by_a_number_what_ended_by_an_error(card: Stream) ->
     issuer, ended = Issuer("card", CARD), Event()
     group: Any = SimpleNamespace(abort=ended.set)
     for result in (0, None):
-        issuer.submit("quick", lambda result=result: work_of_older_torch(result), group, 0.05).wait()
+        issued(issuer.submit("quick", lambda result=result: work_of_older_torch(result), group, 0.05)).wait()
     time.sleep(0.1)
     issuer.check()
-    issuer.submit("features", lambda: Works([work_of_older_torch(), work_of_older_torch(2)]), group, 0.05).wait()
+    issued(
+        issuer.submit("features", lambda: Works([work_of_older_torch(), work_of_older_torch(2)]), group, 0.05)
+    ).wait()
     assert ended.wait(5)
     with pytest.raises(
         SyncError, match="card: waited for the features, at most 0.05 s, and got: NCCL ended it, with 2"
