@@ -56,6 +56,8 @@ def found_in(transform: Any) -> Findings:
         name = _name(one)
         if name == "ToTensor" or (name in TO_DTYPES and getattr(one, "scale", True) and not _makes_levels(one)):
             scales = True
+        elif name == "ToPILImage" or (name in TO_DTYPES and _makes_levels(one)):
+            scales = False
         if name in TO_TENSORS:
             makers = MADE | {"Lambda": _lambda_of_tensors if scales else refused(ON_TENSORS)}
         elif name == "ToPILImage":
@@ -303,7 +305,7 @@ def _lambda_of_tensors(found: Findings, one: Any) -> None:
     if line is None:
         raise ValueError(ON_TENSORS)
     if line != Line(1.0, 0.0):
-        mean, std = -line.shift / line.slope, 1.0 / line.slope
+        mean, std = 0.0 - line.shift / line.slope, 1.0 / line.slope
         found.add("Lambda", ops.Normalize(mean=(mean,) * 3, std=(std,) * 3))
 
 

@@ -78,36 +78,78 @@ def test_what_is_refused_names_custom(listed: list[Any], message: str) -> None:
         importers.from_torchvision(compose(*listed))
 
 
-LINES = ["2 * x - 1", "(x - 0.5) / 0.5", "x.mul(2).sub(1)", "x.sub_(0.5).div_(0.5)", "-(1 - x - x)"]
+def double_less_one(x: Any) -> Any:
+    return 2 * x - 1
+
+
+# fmt: off
+LINES: dict[str, Any] = {
+    "2 * x - 1": lambda x: 2 * x - 1,
+    "(x - 0.5) / 0.5": lambda x: (x - 0.5) / 0.5,
+    "x.mul(2).sub(1)": lambda x: x.mul(2).sub(1),
+    "x.sub_(0.5).div_(0.5)": lambda x: x.sub_(0.5).div_(0.5),
+    "-(1 - x - x)": lambda x: -(1 - x - x),
+}
+"""By their text."""
+OTHERS: dict[str, Any] = {
+    "x * x": lambda x: x * x,
+    "x + x.mean()": lambda x: x + x.mean(),
+    "x.repeat(3, 1, 1)": lambda x: x.repeat(3, 1, 1),
+    "0 * x": lambda x: 0 * x,
+    "1 - x": lambda x: 1 - x,
+    "1 / x": lambda x: 1 / x,
+    "x // 1": lambda x: x // 1,
+    "x[..., :448, :448]": lambda x: x[..., :448, :448],
+    "x * NUM": lambda x: x * NUM,
+    "x.mul_(2) + x": lambda x: x.mul_(2) + x,
+    "x.mul_(2).sub_(x)": lambda x: x.mul_(2).sub_(x),
+    "x.clamp(0, 1)": lambda x: x.clamp(0, 1),
+}
+TWO = (lambda x: 2 * x - 1), (lambda x: x * x)  # of which each is found in their line
+# fmt: on
+NUM = 2
 
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_line_of_a_tensor_is_a_normalize(line: str) -> None:
-    pytest.importorskip("torch")
     expected = importers.from_torchvision(compose(make("ToTensor"), NORMALIZE_HALF)).recipe
-    given = make("Lambda", lambd=eval(f"lambda x: {line}"))
-    assert importers.from_torchvision(compose(make("ToTensor"), given)).recipe == expected
+    assert importers.from_torchvision(compose(make("ToTensor"), make("Lambda", lambd=LINES[line]))).recipe == expected
     text = f"T.Compose([T.ToTensor(), T.Lambda(lambda t: {line.replace('x', 't')})])"
     assert importers.from_text(text).recipe == expected
 
 
 def test_a_tensor_as_it_is_changes_nothing() -> None:
-    pytest.importorskip("torch")
     expected = importers.from_torchvision(compose(make("ToTensor"))).recipe
-    for fn in (lambda x: x, lambda x: x.clamp(0, 1), lambda x: x.contiguous()):
-        assert importers.from_torchvision(compose(make("ToTensor"), make("Lambda", lambd=fn))).recipe == expected
+    same = make("Lambda", lambd=lambda x: x)
+    assert importers.from_torchvision(compose(make("ToTensor"), same)).recipe == expected
 
 
-@pytest.mark.parametrize(
-    "line", ["x * x", "x + x.mean()", "x.repeat(3, 1, 1)", "0 * x", "x + torch.randn_like(x)", "1 / x", "x // 1"]
-)
+@pytest.mark.parametrize("line", OTHERS)
 def test_no_other_function_of_a_tensor_is(line: str) -> None:
-    torch = pytest.importorskip("torch")
-    given = make("Lambda", lambd=eval(f"lambda x: {line}", {"torch": torch}))
     with pytest.raises(ValueError, match="Lambda: takes a tensor there"):
-        importers.from_torchvision(compose(make("ToTensor"), given))
+        importers.from_torchvision(compose(make("ToTensor"), make("Lambda", lambd=OTHERS[line])))
     with pytest.raises(ValueError, match="Lambda: calls a function"):
         importers.from_text(f"T.Compose([T.ToTensor(), T.Lambda(lambda x: {line})])")
+
+
+def test_of_two_in_a_line_each_is_read_and_no_function_is_run() -> None:
+    found = importers.from_torchvision(compose(make("ToTensor"), make("Lambda", lambd=TWO[0]))).recipe
+    assert found == importers.from_torchvision(compose(make("ToTensor"), NORMALIZE_HALF)).recipe
+    for other in (
+        TWO[1],
+        double_less_one,
+        eval("lambda x: 2 * x - 1"),
+        functools.partial(double_less_one),
+        np.negative,
+    ):
+        with pytest.raises(ValueError, match="Lambda: takes a tensor there"):
+            importers.from_torchvision(compose(make("ToTensor"), make("Lambda", lambd=other)))
+
+
+def test_a_line_behind_levels_that_came_back_is_refused() -> None:
+    levels = make("ToDtype", dtype="torch.uint8", scale=True)
+    with pytest.raises(ValueError, match="Lambda: takes a tensor there"):
+        importers.from_torchvision(compose(make("ToTensor"), levels, make("Lambda", lambd=lambda x: 2 * x - 1)))
 
 
 def test_a_line_of_whole_levels_is_refused() -> None:
