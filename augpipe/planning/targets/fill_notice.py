@@ -33,33 +33,39 @@ def tell_of_fill(mask: npt.NDArray[Any], row: npt.NDArray[np.void], options: Tar
         row: the image's (1,) plan record.
         options: of the loader or the call.
     """
+    global _looks_left
     is_chosen = "mask_fill" in options.model_fields_set or options.mask_border != "fill"
     if not _looks_left or is_chosen or mask.dtype.kind == "b" or not mask.size:
         return
-    if _looking.acquire(timeout=1):  # else a fork copied it while it was held
-        try:
-            _look(mask, row)
-        finally:
-            _looking.release()
+    if not _looking.acquire(timeout=1):  # a fork copied it while it was held
+        _looks_left = 0
+        return
+    try:
+        is_told = _is_told(mask, row)
+    finally:
+        _looking.release()
+    if is_told:
+        logger.warning(
+            "masks of 0 and %g also show 255 where there is no image, which a loss has to ignore. With "
+            'targets=TargetOptions(mask_fill=0) they show 0 there; mask_border="image" mirrors them where pixels are '
+            "mirrored; mask_fill=255 keeps it.",
+            mask.max(),
+        )
 
 
-def _look(mask: npt.NDArray[Any], row: npt.NDArray[np.void]) -> None:
-    """Count a mask, and warn where it is the one to be told of."""
+def _is_told(mask: npt.NDArray[Any], row: npt.NDArray[np.void]) -> bool:
+    """Count a mask; whether it is the one to be told of."""
     global _looks_left, _ones_seen
     if not _looks_left:
-        return  # said meanwhile
+        return False  # said meanwhile
     _looks_left -= 1
     largest = mask.max()
     if largest == 0:
-        return  # an image without objects
+        return False  # an image without objects
     _ones_seen += int(largest == 1)
     if largest not in _LARGEST or not ((mask == 0) | (mask == largest)).all():
         _looks_left = 0
     elif (largest != 1 or _ones_seen >= _ENOUGH_ONES) and (shown_pixels(row, fills=True) < 0).any():
         _looks_left = 0
-        logger.warning(
-            "masks of 0 and %g also show 255 where there is no image, which a loss has to ignore. With "
-            'targets=TargetOptions(mask_fill=0) they show 0 there; mask_border="image" mirrors them where pixels are '
-            "mirrored; mask_fill=255 keeps it.",
-            largest,
-        )
+        return True
+    return False

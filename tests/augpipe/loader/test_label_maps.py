@@ -108,6 +108,15 @@ def test_two_threads_that_look_at_once_tell_once(
     assert len(caplog.messages) == 1
 
 
+def test_a_fork_that_copied_the_lock_while_it_was_held_looks_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = threading.Lock()
+    held.acquire()
+    monkeypatch.setattr(fill_notice, "_looking", held)
+    monkeypatch.setattr(fill_notice, "_looks_left", 64)
+    fill_notice.tell_of_fill(np.array([[0, 255]], np.uint8), np.zeros(1), TargetOptions())
+    assert fill_notice._looks_left == 0
+
+
 @pytest.mark.parametrize("labels", [(0, 255), (0, 1), (0.0, 1.0)])
 def test_a_default_fill_that_masks_of_two_labels_do_not_mean_is_told_once(
     labels: tuple[float, float], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
