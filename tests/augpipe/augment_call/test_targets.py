@@ -271,6 +271,9 @@ def test_structures_come_back_as_they_were(monkeypatch: pytest.MonkeyPatch) -> N
     dropped = Augment(CROP)((image, target), targets=TargetOptions(drop_empty=True))[1]
     assert dropped["area"].tolist() == [1200.0] and dropped["iscrowd"].tolist() == [0]
     assert dropped["image_id"].tolist() == [7, 8]
+    for area in (12.0, None, torch.tensor(5.0), torch.tensor([1.0, 2.0, 3.0])):  # of no object, or of the image
+        dropped = Augment(CROP)((image, target | {"area": area}), targets=TargetOptions(drop_empty=True))[1]
+        assert dropped["area"] is area
 
 
 @pytest.mark.parametrize(("form", "values"), [("XYXY", BOX), ("CXCYWH", [35, 50, 30, 40])])

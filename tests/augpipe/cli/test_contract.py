@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 
 from augpipe import doctor
 from augpipe.cli.app import app
+from augpipe.cli.common import in_options
 from augpipe.cli.exit_codes import OWN_CODES, codes_of, epilog
 from augpipe.doctor.examine import SECTIONS, examine
 from augpipe.gpu_ops.compiled import cache, declared, warm
@@ -210,3 +211,16 @@ def test_json_of_what_was_made() -> None:
     assert found["recipe"]["ops"][0]["op"] == "random_resized_crop"
     (_, two) = json.loads(run("simulate", LONG["simulate"]).stdout)["predictions"]
     assert two["ranks"] == 2 and two["bytes_sent"] > 0 and 0 < two["efficiency"] < 1
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ('Open one: split="train" (of Loader and open_source), or a folder', "Open one: --split train, or a folder"),
+        ("a file, and split='my-val' chooses", "a file, and --split my-val chooses"),
+        ('split="val", holdout=0.1 draws one', 'split="val", holdout=0.1 draws one'),
+    ],
+)
+def test_errors_name_the_option_for_splits(said: str, told: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(told)), in_options():
+        raise ValueError(said)
