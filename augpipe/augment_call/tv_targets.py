@@ -20,7 +20,7 @@ from augpipe.planning.targets.options import TargetOptions
 ROTATED = ("XYWHR", "CXCYWHR", "XYXYXYXY")
 """torchvision's formats of rotated boxes."""
 OF_OBJECTS = ("labels", "area", "iscrowd")
-"""Names next to the boxes, in any case, whose entries go with their objects."""
+"""Names next to the boxes, in any case, whose entries go with their objects; the last two where there are as many."""
 
 
 class Structure:
@@ -47,7 +47,7 @@ class Structure:
         if self._boxes is not None:
             holder = next(parent for _, leaf, parent in leaves if leaf is self._boxes)
             named = {name: leaf for name, leaf, parent in leaves if parent is holder and isinstance(name, str)}
-            self._fields = {name: leaf for name, leaf in named.items() if name.lower() in OF_OBJECTS}
+            self._fields = {name: leaf for name, leaf in named.items() if _goes_with(name, leaf, len(self._boxes))}
         self.has_tensors = any(of_kind)
         """Whether any of torchvision's tensors is there: then the image is made as one, too."""
 
@@ -150,6 +150,12 @@ def _image_of(leaves: Sequence[Any]) -> Any:
             "(H, W, C) or (C, H, W) uint8 array or tensor, with its targets."
         )
     return images[0]
+
+
+def _goes_with(name: str, leaf: Any, num: int) -> bool:
+    if name.lower() == "labels":
+        return True
+    return name.lower() in OF_OBJECTS and np.ndim(leaf) > 0 and len(leaf) == num
 
 
 def _only(found: Sequence[Any], name: str) -> Any:

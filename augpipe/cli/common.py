@@ -96,7 +96,9 @@ def in_options() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        told = re.sub(r'\bsplit="(\w+)"(?!, holdout)', r"--split \1", str(error))
+        told = re.sub(
+            r"\bsplit=([\"'])([\w.-]+)\1(?!, holdout)( \(of Loader and open_source\))?", r"--split \2", str(error)
+        )
         if told == str(error):
             raise
         raise ValueError(told) from error

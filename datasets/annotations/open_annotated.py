@@ -156,7 +156,7 @@ def _one_of(path: str, files: Sequence[str], split: str | None) -> str:
     """The file of a split; of several that of instances."""
     plain = [file for file in files if os.path.basename(file).startswith("instances")] or list(files)
     of_name = {os.path.splitext(os.path.basename(file))[0]: file for file in plain}
-    if split is not None and len(of_name) > 1:
+    if split is not None:
         return os.path.join(path, of_name[chosen(path, list(of_name), split)])
     if len(plain) == 1:
         return os.path.join(path, plain[0])

@@ -6,9 +6,12 @@ from numba import types
 from augpipe.gpu_ops.image.level_rows import load_levels
 from augpipe.gpu_ops.image.scratch_rows import store_batch
 from augpipe.gpu_ops.jit import leaf, subroutine
-from augpipe.gpu_ops.memory import load_bytes
+from augpipe.gpu_ops.memory import load, load_bytes
 
 load_source = load_bytes("table", types.uint8)
+
+load_written = load("batch", types.float32)
+"""Levels that `store_batch` has put there."""
 
 
 @leaf
@@ -64,7 +67,7 @@ def coarsen(num_down, num_across, apart, levels, start, height, width, planar):
             line, to = coarse(y, num_down, height, apart), start + (plane * height + y) * length
             if line == line_above:
                 for i in range(length):
-                    store_batch(out, to + i, load_levels(out, to - length + i))
+                    store_batch(out, to + i, load_written(out, to - length + i))
             else:
                 at = (plane * height + line) * length
                 for i in range(length):
