@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from augpipe import ops
 from augpipe.ops import Op
+from augpipe.ops.levels import LevelsOp
 from augpipe.ops.op import Beyond
 
 BLACK = (0.0, 0.0, 0.0)
@@ -17,7 +18,7 @@ LINEAR = (
     *(ops.Invert, ops.Lighting, ops.Saturation),
 )
 """Steps that make a pixel's channels sums of them, kept within 0..255, as some of `Contrast`, `Hue`, `ColorJitter`."""
-OF_A_PIXEL = (ops.Gamma, ops.Hue, ops.HueSaturationValue, ops.Posterize, ops.Solarize, ops.SolarizeAdd)
+OF_A_PIXEL = (LevelsOp, ops.Hue, ops.HueSaturationValue)
 """Steps that make something else of each pixel by itself; as are some of `ColorJitter`."""
 ALIKE = (
     *(ops.AutoContrast, ops.BoxBlur, ops.CoarseDropout, ops.ColorJitter, ops.Contrast, ops.Equalize, ops.Erase),
