@@ -811,7 +811,7 @@ def test_an_op_writes_the_fields_that_it_wrote_when_it_came(request: pytest.Fixt
     now = {}
     for kind, of_kind in KINDS.items():
         group = {"ops": [ops.Flip()]} if issubclass(of_kind, Group) else {}
-        now[kind] = " ".join([f"{kind}:", *(name for name in of_kind(**group).model_dump() if name != "op")])
+        now[kind] = f"{kind}: {' '.join(name for name in of_kind(**group).model_dump() if name != 'op')}"
     if request.config.getoption("--rewrite-tables"):
         lines += [line for kind, line in now.items() if kind not in came]
         path.write_text("\n".join(sorted(lines)) + "\n")
