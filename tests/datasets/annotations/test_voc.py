@@ -157,7 +157,7 @@ def test_real_annotations_in_vocs_layout(coco80: Path, tmp_path: Path) -> None:
 
 
 def test_splits_number_classes_and_pixels_alike(tmp_path: Path) -> None:
-    """Of a class that only the other split has, and a coordinate 0 that only the other has; a damaged file of the
+    """A class that only the other split has, and a coordinate 0 that only the other has; a damaged file of the
     other split is not this one's fault."""
     put_images(tmp_path / "JPEGImages")
     put_xml(tmp_path / "Annotations/a.xml", an_object(3, 4, 20, 30, name="zebra"))
