@@ -1,9 +1,9 @@
 """People's chains from decoded images, ours next to their own library: torchvision on PIL images and, as version 2, on
 uint8 tensors, and albumentations 2 on arrays. One thread each, 16 images at a time, one image a call, and one image a
 call in two workers of torch's DataLoader, where a transform that takes no time says what is left to gain: workers send
-their images to the process. Ours has taken 512 images by then, a worker too, and draws plans in blocks, as in any epoch of
-a thousand images. Chains that make images of one size are also run from JPEG files: our Loader
-with two threads, and a DataLoader with as many of 1 to 3 workers as are fastest.
+their images to the process. Ours has taken 512 images by then, a worker too, and draws plans in blocks, as in any epoch
+of a thousand images. Chains that make images of one size are also run from JPEG files: our Loader with two threads, and
+a DataLoader with as many of 1 to 3 workers as are fastest.
 
 The chains are of the corpus of published recipes that importers are tested with (`tests/augpipe/importers/corpus`,
 `seen.toml`): for training, and taken as a whole by both sides. Of those with the same calls the first is taken, and of

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from augpipe import Recipe, TargetOptions
-from augpipe.ops import CenterCrop, CutMix, Flip, KeepObjects, LensDistortion, RandomResizedCrop, Rotate
+from augpipe.ops import CenterCrop, CutMix, Flip, KeepObjects, LensDistortion, Noise, RandomResizedCrop, Rotate
 from tests.augpipe.decoding.image_files import scene
 from tests.augpipe.loader.loader_sources import TEXT
 from tests.augpipe.loader.target_sources import (
@@ -22,6 +22,7 @@ from tests.contracts.backends import PLAIN as CPU
 BENT = Recipe(name="bent", ops=(RandomResizedCrop(size=(4, 5)), LensDistortion(), Rotate(), Flip()))
 KEEP = KeepObjects(rule="visible", classes={"cat": 2.0, "dog": 1.0, "owl": 1.0}, tries=4)
 KEEPING = Recipe(name="keeping", ops=(Flip(), RandomResizedCrop(size=(4, 5), scale=(0.05, 0.3), keep_objects=KEEP)))
+TURNED = Recipe(name="turned", border="constant", ops=(Noise(p=1.0), Rotate(), RandomResizedCrop(size=(4, 5)), Flip()))
 PASTED = Recipe(name="pasted", ops=(RandomResizedCrop(size=(4, 5)), Flip()), mixing=(CutMix(),))
 CONTENTS = [*JPEGS[:6], scene(15, 14, 3)]
 
@@ -32,7 +33,7 @@ def sources() -> list[ObjectSource]:
 
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("cache", ["off", "device"])
-@pytest.mark.parametrize("recipe", [BENT, VIEWS, KEEPING, PASTED], ids=lambda recipe: recipe.name)
+@pytest.mark.parametrize("recipe", [BENT, VIEWS, KEEPING, TURNED, PASTED], ids=lambda recipe: recipe.name)
 def test_targets_are_those_of_one_thread(backend: Backend, recipe: Recipe, cache: Any) -> None:
     options = TargetOptions(masks=True)
     for source in sources():
