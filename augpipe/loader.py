@@ -243,7 +243,7 @@ class Loader(Generic[FrameworkName]):
         given = {name: value for name, value in options.items() if value is not None}
         self.source: Source = as_source(source, given)
         tell_source(self.source)
-        self._targets = chosen_targets(targets, self.source, self.schedule.recipes, is_on_cuda=self._choice.is_on_cuda)
+        self._targets = chosen_targets(targets, self.source, self.schedule.recipes)
         check_kept_objects(self.source, self.schedule.recipes)
         is_native = self._choice.backend == "native" and not self._choice.is_on_cuda
         check_mosaics(self.schedule.recipes, is_native=is_native, has_targets=self._targets is not None)

@@ -97,15 +97,6 @@ def test_recipes_that_targets_do_not_follow_are_refused(source: ObjectSource) ->
     assert len(loader_of(source, recipe, targets="off")) == 3
 
 
-@pytest.mark.parametrize("op", [ops.GridDistortion(), ops.ElasticTransform(), ops.OpticalDistortion()])
-def test_targets_do_not_follow_bends_on_cuda_devices(source: ObjectSource, op: ops.Op) -> None:
-    recipe = Recipe(ops=(ops.RandomResizedCrop(size=32), op))
-    assert chosen_targets(None, source, [recipe], is_on_cuda=False) is not None
-    assert chosen_targets("off", source, [recipe], is_on_cuda=True) is None
-    with pytest.raises(ValueError, match=rf'{op.op} on CUDA devices. Choose device="cpu", .* with targets="off"'):
-        chosen_targets(None, source, [recipe], is_on_cuda=True)
-
-
 def test_what_the_source_does_not_know_is_refused(source: ObjectSource) -> None:
     with pytest.raises(ValueError, match="the source has none"):
         loader_of(MemorySource(jpegs(2)), targets="padded")
