@@ -9,7 +9,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from augpipe import Augment, Plan, Recipe, ops, plan
-from augpipe.planning.fields import NOT_FOLLOWED, BENDING
+from augpipe.planning.fields import BENDING, NOT_FOLLOWED
 from augpipe.planning.plan import refusals
 from augpipe.planning.targets.boxes import map_boxes
 from augpipe.planning.targets.inverse_map import InverseMap

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from augpipe import Augment, Recipe, SampleError, TargetOptions, ops
-from augpipe.pipeline.target_choice import chosen_targets
 from augpipe.sources.targets import Targets
 from tests.augpipe.loader.loader_sources import TEXT, MemorySource, jpegs, truncated
 from tests.augpipe.loader.target_sources import (
