@@ -29,7 +29,7 @@ WORTH_TABLES = 2**13
 
 ALL_LEVELS = np.arange(NUM_LEVELS, dtype=np.uint8)
 
-LEVELS = OutputFormat(dtype="float32", layout="NHWC", framework="numpy")
+LEVELS = OutputFormat(dtype="float32", layout="NCHW", framework="numpy")
 """What a pass leaves to the next."""
 
 

@@ -147,12 +147,12 @@ declare(
 
 @kernel()
 def pack_levels(levels, packed):
-    """Round (n * 3,) float32 levels, channel by channel of one pixel after another, into (n, 4) RGBX, X = 255."""
+    """Round (3 * n,) float32 levels, channel after channel, into (n, 4) RGBX, X = 255."""
     prefer_wide_vectors()
-    source, target = levels.ctypes.data, packed.ctypes.data
-    for i in range(len(packed)):
-        red, green = np.uint32(to_uint8(load_level(source, 3 * i))), np.uint32(to_uint8(load_level(source, 3 * i + 1)))
-        blue = np.uint32(to_uint8(load_level(source, 3 * i + 2)))
+    source, target, num = levels.ctypes.data, packed.ctypes.data, len(packed)
+    for i in range(num):
+        red, green = np.uint32(to_uint8(load_level(source, i))), np.uint32(to_uint8(load_level(source, num + i)))
+        blue = np.uint32(to_uint8(load_level(source, 2 * num + i)))
         store_pixel(target, i, np.uint32(red | green << BYTE | blue << BYTE * 2 | OPAQUE))
 
 
