@@ -78,7 +78,8 @@ def test_splits_of_dota_agree_in_their_classes(tmp_path: Path, inner: bool) -> N
     for split, labels in (("train", [0, 1]), ("val", [1])):
         source = open_source(tmp_path, split=split)
         assert isinstance(source, DotaSource) and source.object_classes == ("plane", "ship")
-        assert (everything(source).labels or np.empty(0)).tolist() == labels * len(SIZES)
+        found = everything(source).labels
+        assert found is not None and found.tolist() == labels * len(SIZES)
     (tmp_path / ("train/labelTxt/b.txt" if inner else "labelTxt/train/b.txt")).write_bytes(b"\xff\n1 2\n")
     assert open_source(tmp_path, split="val").object_classes == ("plane", "ship")  # type: ignore[attr-defined]
     ships = open_source(tmp_path, split="val", classes=["ship"])
@@ -91,7 +92,8 @@ def test_splits_of_voc_agree_in_their_classes(tmp_path: Path) -> None:
     put_xml(tmp_path / "train/a.xml", an_object(0, 2, 9, 9, name="anchor"))
     source = open_source(tmp_path / "valid")
     assert isinstance(source, VocSource) and source.object_classes == ("anchor", "plane", "ship")
-    assert (everything(source).boxes or np.empty(0))[0].tolist() == [2, 2, 9, 9]  # pixels count from 0, as in train
+    boxes = everything(source).boxes
+    assert boxes is not None and boxes[0].tolist() == [2, 2, 9, 9]  # pixels count from 0, as in train
 
 
 @pytest.mark.parametrize(
