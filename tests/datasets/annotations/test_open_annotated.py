@@ -241,8 +241,7 @@ def test_commands_open_a_split(tmp_path: Path) -> None:
     code, text = run("replay", tmp_path / "yolo", "sample 0", "--split", "none", "--out", tmp_path / "b.png")
     assert code == 2 and "holds no split 'none'" in " ".join(text.split())
     quick = ["--size", "8", "--scale", "10", "--threads", "1", "--batch-size", "2", "--json"]
-    code, text = run("bench", *val, *quick, "--seconds", "0.2")
-    assert code == 0 and json.loads(text)["num_images"] == 3
+    assert run("bench", *val, *quick, "--seconds", "0.2")[0] == 0
     assert run("explain", *val, *quick, "--seconds", "0.5")[0] == 0
     code, text = run("verify", put_images(tmp_path / "plain"), "--split", "val")
     assert code == 2 and "--split val is for annotations, and" in " ".join(text.split())
