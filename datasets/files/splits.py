@@ -87,10 +87,10 @@ def other_splits(folder: str) -> list[str]:
     for _ in range(2):
         above, name = os.path.split(above)
         if (own := split_of(name)) is not None:
-            splits = {other: found for other in os.listdir(above) if (found := split_of(other)) is not None}
-            others = [other for other, (kind, rest) in splits.items() if kind != own[0] and rest == own[1]]
-            found = [os.path.join(above, other, inner) for other in sorted(others, key=os.fsencode)]
-            return [place for place in found if os.path.isdir(place)]
+            splits = {name: kind for name in os.listdir(above) if (kind := split_of(name)) is not None}
+            others = [name for name, (kind, rest) in splits.items() if kind != own[0] and rest == own[1]]
+            places = [os.path.join(above, name, inner) for name in sorted(others, key=os.fsencode)]
+            return [place for place in places if os.path.isdir(place)]
         inner = name
     return []
 
