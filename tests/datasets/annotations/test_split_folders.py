@@ -123,6 +123,21 @@ def test_images_whose_annotations_lie_elsewhere_are_opened_with_a_warning(
     assert not isinstance(open_source(folder, annotations=tmp_path / labels), FolderSource)
 
 
+@pytest.mark.parametrize(
+    ("current", "given", "labels"), [(".", "images", "labels"), ("images", ".", "{}/labels")], ids=["above", "inside"]
+)
+def test_annotations_are_found_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, current: str, given: str, labels: str
+) -> None:
+    put_images(tmp_path / "images")
+    put_texts(tmp_path / "labels", "0 0.5 0.5 0.2 0.2\n")
+    monkeypatch.chdir(tmp_path / current)
+    source = open_source(given)
+    assert isinstance(source, FolderSource)
+    (caution,) = source.cautions
+    assert f"open_source({given!r}, annotations={labels.format(tmp_path)!r})" in caution
+
+
 def test_images_without_annotations_are_opened_without_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
