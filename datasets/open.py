@@ -294,10 +294,10 @@ def _open_plain_folder(path: str, options: Options) -> Source:
     assert isinstance(source, FolderSource)
     for sample_id in range(min(len(source), _NUM_LOOKED_FOR)):
         image = source.name(sample_id)
-        found = annotations_next_to(image)
-        if found is not None:
-            inner = os.path.dirname(os.path.relpath(image, source.root))
-            folder = os.path.dirname(found).removesuffix(inner).rstrip(os.sep)
+        found = annotations_next_to(image) or annotations_next_to(os.path.abspath(image))
+        inner = os.path.dirname(os.path.relpath(image, source.root))
+        if found is not None and (folder := os.path.dirname(found)).endswith(inner):
+            folder = folder.removesuffix(inner).rstrip(os.sep)
             source.cautions = [
                 *source.cautions,
                 f"its annotations, which lie next to it, are not read: open_source({printable(source.root)!r}, "

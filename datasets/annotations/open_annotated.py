@@ -110,7 +110,7 @@ def annotations_next_to(image: str) -> str | None:
     for images, others in (*_MAPS, ("JPEGImages", "Annotations")):
         before, middle, after = f"{os.sep}{above}{os.sep}".rpartition(f"{os.sep}{images}{os.sep}")
         if middle:
-            folder = os.path.join(before, others, after)[1:]
+            folder = f"{before}{os.sep}{others}{os.sep}{after}"[1:]
             for ending in _ENDINGS:
                 if os.path.isfile(found := os.path.join(folder, name + ending)):
                     return found

@@ -144,10 +144,14 @@ def test_images_without_annotations_are_opened_without_a_warning(
     folder = put_images(tmp_path / "images/train")
     (tmp_path / "labels/train").mkdir(parents=True)
     (tmp_path / "labels/train/other.txt").write_text("")
+    for name in ("cat", "dog"):  # in a class's folder: those of no folder that is opened
+        put_images(tmp_path / f"classes/{name}/images")
+        put_texts(tmp_path / f"classes/{name}/labels", "")
     with caplog.at_level(logging.INFO, "augpipe"):
         open_source(folder)
         open_source(put_images(tmp_path / "plain"))
-    assert [record.levelno for record in caplog.records] == [logging.INFO] * 2
+        open_source(tmp_path / "classes")
+    assert [record.levelno for record in caplog.records] == [logging.INFO] * 3
 
 
 @pytest.mark.parametrize("others", [(), ("cats",)], ids=["alone", "with other folders"])
