@@ -137,6 +137,16 @@ def test_images_without_any_labels_are_refused(tmp_path: Path) -> None:
         YoloSource(tmp_path / "images")
 
 
+def test_a_line_that_stands_twice_is_one_object(tmp_path: Path) -> None:
+    other = "1 0.5 0.25 0.5 0.25"
+    put_labels(tmp_path, {"a": f"{LINE}\n{other}\n1  0.50 0.25 0.5 0.5\n{LINE}\n", "b": LINE})
+    source = YoloSource(tmp_path / "images")
+    assert everything(source).counts.tolist() == [2, 1, 0]
+    (left_out,) = source.left_out
+    assert left_out.startswith("2 objects that stand in their file already (the first: ")
+    assert "a.txt, line 3" in left_out
+
+
 # --- YAML
 
 
