@@ -143,7 +143,7 @@ def test_a_line_that_stands_twice_is_one_object(tmp_path: Path) -> None:
     source = YoloSource(tmp_path / "images")
     assert everything(source).counts.tolist() == [2, 1, 0]
     (left_out,) = source.left_out
-    assert left_out.startswith("2 objects that stand in their file already (the first: ")
+    assert left_out.startswith("2 objects repeating an earlier line (the first: ")
     assert "a.txt, line 3" in left_out
 
 
