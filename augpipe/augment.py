@@ -280,7 +280,7 @@ class Augment:
         made_images = [view[0] for view in self._on_host(given, made, form, ahead)]
         if structure is not None:
             return structure.results(checked, made, made_images, options)
-        return named_results(checked, made, made_images, bbox_format, options)
+        return named_results(checked, made, made_images, bbox_format, options, known | paired)
 
     def _on_host(self, given: Images, made: Plan, form: OutputFormat, ahead: PlanAhead | None = None) -> list[Any]:
         is_alone = len(given.items) == 1 or torch_worker_seed() is not None

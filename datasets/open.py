@@ -11,6 +11,7 @@ import numpy as np
 from augpipe.datasets.annotations.faults import OnError
 from augpipe.datasets.annotations.open_annotated import (
     YAML_EXTENSIONS,
+    annotations_next_to,
     open_annotated_folder,
     open_coco,
     open_with_annotations,
@@ -53,6 +54,8 @@ from augpipe.sources.protocol import Source, is_source
 
 _MOST_NAMES = 1_000
 """Next to a path that does not exist, among which one like it is looked for."""
+_NUM_LOOKED_FOR = 100
+"""How many of the first images of a folder are looked at for annotations elsewhere."""
 _ARCHIVES = (".zip", ".7z", ".rar")
 _ACCEPTED = (
     "Accepted: folders of photographs or of class folders, shards, lists, tar, Parquet, URLs and more; augpipe preview "
@@ -242,7 +245,7 @@ def _open_path(path: str, options: Options) -> Source:
         return (
             open_container_folder(path, options)
             or open_annotated_folder(path, options)
-            or made(FolderSource, path, options=options)
+            or _open_plain_folder(path, options)
         )
     if not os.path.lexists(path):
         if is_pattern(path):
@@ -283,6 +286,25 @@ def _open_path(path: str, options: Options) -> Source:
         "content; if it is a photograph all the same, make augpipe.datasets.files.image_files.SingleSource(path).\n"
         f"{_ACCEPTED}"
     )
+
+
+def _open_plain_folder(path: str, options: Options) -> Source:
+    """A folder of images without annotations, with a caution where annotations of them lie next to it."""
+    source = made(FolderSource, path, options=options)
+    assert isinstance(source, FolderSource)
+    for sample_id in range(min(len(source), _NUM_LOOKED_FOR)):
+        image = source.name(sample_id)
+        found = annotations_next_to(image) or annotations_next_to(os.path.abspath(image))
+        inner = os.path.dirname(os.path.relpath(image, source.root))
+        if found is not None and (folder := os.path.dirname(found)).endswith(inner):
+            folder = folder.removesuffix(inner).rstrip(os.sep)
+            source.cautions = [
+                *source.cautions,
+                f"its annotations, which lie next to it, are not read: open_source({printable(source.root)!r}, "
+                f"annotations={printable(folder)!r}) reads them",
+            ]
+            break
+    return source
 
 
 def _hint(path: str) -> str:

@@ -1,5 +1,6 @@
 """What a call is given with its image: masks, boxes, outlines, key points, checked and in pixels of the image."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -257,7 +258,13 @@ def _check_finite(values: Float, name: str) -> None:
 
 
 def _mask(name: str, mask: Any, size: tuple[int, int]) -> Mask:
-    array = np.asarray(mask.detach().cpu().numpy() if is_tensor(mask) else mask)
+    if isinstance(mask, str | os.PathLike):
+        path = f"{os.fspath(mask)!r:.100}"
+        raise ValueError(f"{name} is the path {path}. Give its pixels, numpy.asarray(PIL.Image.open({path})).")
+    try:
+        array = np.asarray(mask.detach().cpu().numpy() if is_tensor(mask) else mask)
+    except ValueError:
+        raise ValueError(f"{name} is not numbers of one shape. Give (height, width) numbers.") from None
     if array.ndim < 2 or array.shape[:2] != size or array.dtype.kind not in "biuf":
         raise ValueError(
             f"{name} has the shape {array.shape} and the type {array.dtype}, and its image is {size[0]}x{size[1]}. "

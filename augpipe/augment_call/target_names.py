@@ -1,13 +1,16 @@
 """A call by names, as albumentations has it: image, mask, bboxes, keypoints and labels in, the same names out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from augpipe.augment_call.box_formats import from_edges
 from augpipe.augment_call.given_targets import GivenTargets, chosen
+from augpipe.augment_call.inputs import is_tensor
 from augpipe.augment_call.mapped_targets import MappedTargets, mapped_targets
+from augpipe.planning.output_format import import_torch
 from augpipe.planning.plan import Plan
 from augpipe.planning.targets.options import TargetOptions
 
@@ -15,7 +18,12 @@ TARGETS = ("mask", "masks", "bboxes", "polygons", "rotated_boxes", "keypoints")
 
 
 def named_results(
-    given: GivenTargets, plan: Plan, images: Sequence[Any], bbox_format: str | None, options: TargetOptions
+    given: GivenTargets,
+    plan: Plan,
+    images: Sequence[Any],
+    bbox_format: str | None,
+    options: TargetOptions,
+    originals: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
     """For each view its image and targets, under the names that they were given by.
 
@@ -25,13 +33,23 @@ def named_results(
         images: of each view.
         bbox_format: how boxes are written.
         options: how targets are mapped.
+        originals: the arguments themselves: what came as a tensor comes back as one.
     """
     drops_empty = options.drop_empty is not False
     results = []
     for rows, image in zip(plan.views, images, strict=True):
         found = mapped_targets(given, rows, options, drops_empty=drops_empty)
-        results.append({"image": image, **_targets(given, found, bbox_format, drops_empty=drops_empty)})
+        if found.masks is not None:
+            found = replace(found, masks=[_like(*pair) for pair in zip(found.masks, originals["masks"], strict=True)])
+        targets = _targets(given, found, bbox_format, drops_empty=drops_empty)
+        targets |= {name: _like(targets[name], original) for name, original in originals.items() if name in targets}
+        results.append({"image": image, **targets})
     return results
+
+
+def _like(values: Any, original: Any) -> Any:
+    """An array as a tensor where that is what came; all else as it is."""
+    return import_torch().from_numpy(values) if is_tensor(original) and isinstance(values, np.ndarray) else values
 
 
 def _targets(

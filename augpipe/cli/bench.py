@@ -13,8 +13,10 @@ from augpipe.cli.common import (
     SizeOption,
     SkipBadOption,
     SourceArgument,
+    SplitOption,
     console,
     one_recipe,
+    opened,
     print_json,
     telling_of_skip,
     warn_of_skipped,
@@ -43,6 +45,7 @@ NAMES = {
 def bench(
     source: SourceArgument,
     recipe: RecipeOption = None,
+    split: SplitOption = None,
     json: JsonOption = False,
     seconds: Annotated[float, typer.Option(min=0.1, help="About how long to measure.")] = 15.0,
     batch_size: Annotated[int, typer.Option(min=1, help="Batch size of the loader.")] = 64,
@@ -61,14 +64,12 @@ def bench(
     shown. Up to 256 images, evenly spread over the source, are held in
     memory; "from disk" reads them again, mostly from the system's file cache.
     """
-    from augpipe.datasets.open import open_source
-
     chosen = load_recipe(one_recipe(recipe), size, scale)
-    opened = open_source(source)
+    images = opened(source, split)
     on_error = with_skip_bad(on_error, skip_bad)
-    with telling_of_skip(opened, on_error):
+    with telling_of_skip(images, on_error):
         report = run(
-            opened,
+            images,
             chosen,
             seconds=seconds,
             batch_size=batch_size,

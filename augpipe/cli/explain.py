@@ -13,6 +13,8 @@ from augpipe.cli.common import (
     SeedOption,
     SizeOption,
     SourceArgument,
+    SplitOption,
+    in_options,
     one_recipe,
     print_json,
     say,
@@ -30,6 +32,7 @@ LEAST_STEPS = 5
 def explain(
     source: SourceArgument,
     recipe: RecipeOption = None,
+    split: SplitOption = None,
     json: JsonOption = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Batch size of the loader.")] = 64,
     threads: Annotated[
@@ -53,17 +56,19 @@ def explain(
     from augpipe.loader import Loader
     from augpipe.reports.progress_bar import ProgressBar
 
-    loader = Loader(
-        source,
-        load_recipe(one_recipe(recipe), size, scale),
-        batch_size=batch_size,
-        seed=seed,
-        rank=0,
-        world_size=1,
-        num_threads=threads,
-        framework="numpy",
-        on_error=on_error,
-    )
+    with in_options():
+        loader = Loader(
+            source,
+            load_recipe(one_recipe(recipe), size, scale),
+            batch_size=batch_size,
+            split=split,
+            seed=seed,
+            rank=0,
+            world_size=1,
+            num_threads=threads,
+            framework="numpy",
+            on_error=on_error,
+        )
     # drawing takes time from what is measured
     with telling_of_skip(loader.source, on_error), ProgressBar("trying", unit="part", refresh_per_second=2) as bar:
         if step_ms:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from augpipe.cli.common import JsonOption, RecipeOption, one_recipe, output_file, print_json
+from augpipe.cli.common import JsonOption, RecipeOption, SplitOption, in_options, one_recipe, output_file, print_json
 from augpipe.cli.preview import EXTENSIONS, as_json, draw, drawn_without
 from augpipe.recipes.names import load_schedule
 
@@ -21,6 +21,7 @@ def replay(
         str, typer.Argument(metavar="LINE", help="'seed 0, epoch 3, sample 17'; of a run 'epoch 3, step 120, item 7'.")
     ],
     recipe: RecipeOption = None,
+    split: SplitOption = None,
     out: Annotated[Path, typer.Option("--out", "-o", help=f"The sheet ({', '.join(EXTENSIONS)}).")] = Path("item.png"),
     steps: Annotated[bool, typer.Option("--steps", help="The image after each op.")] = False,
     without: Annotated[
@@ -42,7 +43,7 @@ def replay(
     named, path = ItemLine.read(line), output_file(out, EXTENSIONS)
     from augpipe.preview import by_step, over_epochs
 
-    loader, epoch, sample, position = _found(place, recipe, named)
+    loader, epoch, sample, position = _found(place, recipe, split, named)
     schedule = drawn_without(loader.schedule, without)
     shown: dict[str, Any] = {"rows": 1, "seed": loader.seed, "epoch": epoch, "samples": [sample]}
     shown |= {"epochs": loader._epochs, "position": position}
@@ -55,7 +56,9 @@ def replay(
     print(f"{path}: seed {loader.seed}, epoch {epoch}, sample {sample}, {loader.source.name(sample)}")
 
 
-def _found(place: Path, recipe: list[str] | None, named: "ItemLine") -> "tuple[Loader[Any], int, int, int | None]":
+def _found(
+    place: Path, recipe: list[str] | None, split: str | None, named: "ItemLine"
+) -> "tuple[Loader[Any], int, int, int | None]":
     """What gives the image, its epoch, its sample's id, and its position where a sampler may draw it twice."""
     from augpipe.loader import Loader
 
@@ -63,10 +66,15 @@ def _found(place: Path, recipe: list[str] | None, named: "ItemLine") -> "tuple[L
         if named.sample is None:
             raise ValueError(f"{place} is not a run's folder, and only a run counts steps. Name epoch and sample.")
         schedule = load_schedule(one_recipe(recipe))
-        loader: Loader[Any] = Loader(place, schedule, batch_size=1, seed=named.seed or 0, framework="numpy")
+        with in_options():
+            loader: Loader[Any] = Loader(
+                place, schedule, batch_size=1, split=split, seed=named.seed or 0, framework="numpy"
+            )
         return loader, named.epoch or 0, named.sample, named.position
     if recipe:
         raise ValueError(f"{place} is a run, which has a recipe of its own. Leave --recipe out.")
+    if split is not None:
+        raise ValueError(f"{place} is a run, which has a source of its own. Leave --split out.")
     from augpipe.trainer.config.load import load_config
     from augpipe.trainer.loop.replayed import loader_on_cpu, sample_of_step
 

@@ -42,6 +42,7 @@ class CocoSource(AnnotatedSource):
         path: the JSON file.
         images: the folder in which its images lie; looked for around the file if left out.
         classes: names of categories: only their objects, numbered in this order.
+        crowds: whether objects with `iscrowd` 1 are read; torchvision's and Ultralytics' training leave them out.
         on_error: "skip" leaves out objects that cannot be used, and counts them.
 
     Raises:
@@ -55,12 +56,13 @@ class CocoSource(AnnotatedSource):
         images: str | os.PathLike[str] | None = None,
         *,
         classes: Sequence[str] | None = None,
+        crowds: bool = True,
         on_error: OnError = "raise",
     ) -> None:
         text = os.fspath(path)
         content = read_json(text)
         faults = Faults(on_error)
-        reader = CocoReader(text, content, faults, classes)
+        reader = CocoReader(text, content, faults, classes, crowds=crowds)
         self.image_ids: Sequence[int | str] = reader.image_ids
         """The file's id of each sample."""
         self._has_numbers = all(isinstance(own, int) and abs(own) <= _MAX_ID for own in self.image_ids)
@@ -125,7 +127,16 @@ def read_json(path: str) -> Mapping[str, Any]:
 class CocoReader:
     """Checks one file's content, list by list."""
 
-    def __init__(self, path: str, content: Mapping[str, Any], faults: Faults, classes: Sequence[str] | None) -> None:
+    def __init__(
+        self,
+        path: str,
+        content: Mapping[str, Any],
+        faults: Faults,
+        classes: Sequence[str] | None,
+        *,
+        crowds: bool = True,
+    ) -> None:
+        self._crowds = crowds
         self.path, self._content, self._faults = shown(path), content, faults
         self._annotations = self._list("annotations")
         images = self._images()
@@ -186,6 +197,9 @@ class CocoReader:
         crowd = annotation.get("iscrowd", 0)
         if crowd not in (0, 1):
             raise ValueError(f"iscrowd={crowd!r:.20}, and it is 0 or 1")
+        if crowd and not self._crowds:
+            seen.add(own_id)
+            return
         rings = self._rings(annotation.get("segmentation"), number, sample)
         try:
             box = edges_of(annotation.get("bbox"))

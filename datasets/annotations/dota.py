@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from augpipe.datasets.annotations.faults import Faults, OnError
 from augpipe.datasets.annotations.object_list import ObjectList
 from augpipe.datasets.annotations.pairs_of_files import by_stem, files_below, paired, read_lines
 from augpipe.datasets.files.image_files import is_image_name
+from augpipe.datasets.files.splits import other_splits
 
 _FOLDERS = ("labelTxt", "annfiles", "labels")
 _HEAD = ("imagesource", "gsd")
@@ -27,8 +29,8 @@ class DotaSource(AnnotatedSource):
     Args:
         path: the folder with `images` and `labelTxt` (or `annfiles`) in it; or that of the images.
         labels: the folder of the text files, where it is another one.
-        classes: the classes and their order; the names found, sorted, if left out. Objects of other classes are left
-            out and counted.
+        classes: the classes and their order; the names found, sorted, if left out, those in the folders of other
+            splits too, as `val/labelTxt` next to `train/labelTxt`. Objects of other classes are left out and counted.
         on_error: "skip" leaves out objects that cannot be used, and counts them.
 
     Raises:
@@ -51,9 +53,10 @@ class DotaSource(AnnotatedSource):
         folder = os.fspath(labels) if labels is not None else next(filter(os.path.isdir, near), images)
         faults = Faults(on_error)
         files = by_stem(files_below(images, is_image_name))
-        texts = by_stem(files_below(folder, lambda name: name.lower().endswith(".txt")))
+        texts = by_stem(_texts_below(folder))
         stems = paired(root, files, texts, None, faults)
-        known = _read_all([os.path.join(folder, texts[stem]) for stem in stems], shown(folder), classes, faults)
+        others = [os.path.join(other, name) for other in other_splits(folder) for name in _texts_below(other)]
+        known = _read_all([os.path.join(folder, texts[stem]) for stem in stems], others, shown(folder), classes, faults)
         super().__init__(images, names_of([files[stem] for stem in stems]), known)
 
 
@@ -64,7 +67,7 @@ def are_of_dota(folder: str) -> bool:
         ValueError: it is not UTF-8, or is huge; names it.
         OSError: it cannot be read.
     """
-    for name in files_below(folder, lambda name: name.lower().endswith(".txt")):
+    for name in _texts_below(folder):
         lines = read_lines(os.path.join(folder, name))
         if lines:
             words = lines[0].split()
@@ -72,7 +75,15 @@ def are_of_dota(folder: str) -> bool:
     return False
 
 
-def _read_all(paths: Sequence[str], where: str, classes: Sequence[str] | None, faults: Faults) -> Annotations:
+def _texts_below(folder: str) -> list[str]:
+    return files_below(folder, lambda name: name.lower().endswith(".txt"))
+
+
+def _read_all(
+    paths: Sequence[str], others: Sequence[str], where: str, classes: Sequence[str] | None, faults: Faults
+) -> Annotations:
+    """The objects of the files; those of other splits' decide with them on classes."""
+
     def place(number: int) -> str:
         return f"{shown(paths[number // _LINES])}, line {number % _LINES + 1}"
 
@@ -85,7 +96,10 @@ def _read_all(paths: Sequence[str], where: str, classes: Sequence[str] | None, f
                 rows.append((sample, number, *_object(line)))
             except ValueError as error:
                 faults.refuse(place(number), str(error))
-    names = sorted({name for *_, name, _ in rows}, key=os.fsencode) if classes is None else list(classes)
+    if classes is None:
+        names = sorted({name for *_, name, _ in rows} | _names_of_other_splits(others), key=os.fsencode)
+    else:
+        names = list(classes)
     labels = {name: label for label, name in enumerate(names)}
     objects = ObjectList(faults, place, fields={"difficult": np.int64})
     for sample, number, corners, name, difficult in rows:
@@ -99,6 +113,21 @@ def _read_all(paths: Sequence[str], where: str, classes: Sequence[str] | None, f
         classes=tuple(names),
         faults=faults,
     )
+
+
+def _names_of_other_splits(paths: Sequence[str]) -> set[str]:
+    """The classes of lines that can be read; what is wrong with the others is told where their split is opened."""
+    names = set()
+    for path in paths:
+        try:
+            lines = read_lines(path)
+        except (ValueError, OSError):
+            continue
+        for line in lines:
+            if not line.startswith(_HEAD):
+                with suppress(ValueError):
+                    names.add(_object(line)[1])
+    return names
 
 
 def _object(line: str) -> tuple[list[float], str, int]:

@@ -14,7 +14,7 @@ from augpipe.datasets.annotations.voc import VocSource
 from augpipe.datasets.annotations.yolo import YoloSource
 from augpipe.datasets.detect import Options, made
 from augpipe.datasets.files.image_files import is_image_name
-from augpipe.datasets.files.splits import chosen, remedy, split_of
+from augpipe.datasets.files.splits import chosen, remedy, split_of, splits_among
 from augpipe.datasets.metadata.names import listed
 from augpipe.sources.protocol import Source
 
@@ -24,9 +24,12 @@ _MAPS = (
     ("image", "mask"),
 )
 """Folders of images and of label maps or text files that lie side by side."""
+_ENDINGS = (".txt", ".xml", ".png", "_mask.png")
+"""What the names of an image's annotations end with."""
+_ARRAY_ENDING = ".npy"
 _COCO_START = re.compile(rb'\s*\{\s*"(info|images|annotations|categories|licenses|type)"\s*:')
 _START_BYTES = 4096
-_NAMES = re.compile(rb"^['\"]?names['\"]?\s*:", re.MULTILINE)
+_NAMES = re.compile(rb"^['\"]?(names|nc)['\"]?\s*:", re.MULTILINE)
 _YAML_BYTES = 1 << 20
 
 
@@ -94,6 +97,23 @@ def open_annotated_folder(path: str, options: Options) -> Source | None:
     described = {name[:-4] for name in names if name.lower().endswith(".xml")}
     if described and any(is_image_name(name) and os.path.splitext(name)[0] in described for name in names):
         return made(VocSource, path, options=options)
+    split = options["split"]
+    folders = [] if split is None else [name for name in names if os.path.isdir(os.path.join(path, name))]
+    if split is None or not splits_among(folders):
+        return None
+    return open_annotated_folder(os.path.join(path, chosen(path, sorted(folders), split)), {**options, "split": None})
+
+
+def annotations_next_to(image: str) -> str | None:
+    """The file of annotations of an image in `images` or a folder below it, where it lies as usual."""
+    above, name = os.path.split(os.path.splitext(image)[0])
+    for images, others in (*_MAPS, ("JPEGImages", "Annotations")):
+        before, middle, after = f"{os.sep}{above}{os.sep}".rpartition(f"{os.sep}{images}{os.sep}")
+        if middle:
+            folder = f"{before}{os.sep}{others}{os.sep}{after}"[1:]
+            for ending in _ENDINGS:
+                if os.path.isfile(found := os.path.join(folder, name + ending)):
+                    return found
     return None
 
 
@@ -210,6 +230,13 @@ def _open_pair(images: str, annotations: str, options: Options) -> Source | None
     if _has(annotations, lambda name: name.lower().endswith(".txt")):
         kind = DotaSource if are_of_dota(annotations) else YoloSource
         return made(kind, images, annotations, options=options)
+    arrays = [name for name in walk(annotations) if name.endswith(_ARRAY_ENDING)]
+    if arrays:
+        first = shown(sorted(arrays)[0])
+        raise ValueError(
+            f"{shown(annotations)} holds arrays ({listed(sorted(arrays))}), and label maps are read from PNG files. "
+            f'Write each as one: PIL.Image.fromarray(numpy.load("{first}").astype("uint8")).save("{first[:-4]}.png").'
+        )
     return None
 
 

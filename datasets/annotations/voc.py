@@ -13,7 +13,7 @@ from augpipe.datasets.annotations.label_maps import MapFiles
 from augpipe.datasets.annotations.object_list import ObjectList
 from augpipe.datasets.annotations.pairs_of_files import by_stem, files_below, paired, read_lines, read_small
 from augpipe.datasets.files.image_files import is_image_name
-from augpipe.datasets.files.splits import chosen, remedy
+from augpipe.datasets.files.splits import chosen, other_splits, remedy
 from augpipe.datasets.metadata.names import listed, printable
 
 _FLAGS = ("difficult", "truncated", "occluded")
@@ -79,11 +79,16 @@ class VocSource(AnnotatedSource):
                 where=shown(root), maps=MapFiles(names=labels), classes=tuple(classes or ()), faults=faults
             )
         else:
-            xml = by_stem(files_below(folder, lambda name: name.lower().endswith(".xml")))
+            xml = by_stem(_xml_below(folder))
             stems = paired(root, files, xml, listed_names, faults)
             others = [] if listed_names is None else [xml[stem] for stem in sorted(set(xml).difference(stems))]
+            others += [os.path.join(other, name) for other in other_splits(folder) for name in _xml_below(other)]
             known = _read_all(folder, [xml[stem] for stem in stems], others, classes, first_pixel, faults)
         super().__init__(images, names_of([files[stem] for stem in stems]), known)
+
+
+def _xml_below(folder: str) -> list[str]:
+    return files_below(folder, lambda name: name.lower().endswith(".xml"))
 
 
 def _listed(root: str, kind: str, split: str | None) -> list[str] | None:

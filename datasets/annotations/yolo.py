@@ -27,8 +27,9 @@ class YoloSource(AnnotatedSource):
 
     A line is `class cx cy w h` (a box), `class x y x y x y ...` (an outline), or with `kpt_shape` in the YAML file
     `class cx cy w h` and the key points. Oriented boxes (OBB), `class x1 y1 x2 y2 x3 y3 x4 y4`, look like outlines of
-    four corners: `rotated` tells them apart. An image without a file of labels has no objects. Coordinates are parts of
-    the upright image, as Ultralytics reads them. The images' sizes are read from their headers, once each.
+    four corners: `rotated` tells them apart. An image without a file of labels has no objects. A line that repeats an
+    earlier one of its file is left out and counted. Coordinates are parts of the upright image, as Ultralytics reads
+    them. The images' sizes are read from their headers, once each.
 
     Args:
         path: the YAML file (data.yaml), which needs PyYAML; or a folder of images, whose path has a part `images` that
@@ -135,9 +136,10 @@ class _Lines:
             except FileNotFoundError:
                 continue
             self.num_files += 1
+            seen: set[tuple[float, ...]] = set()
             for number, line in enumerate(lines):
                 try:
-                    self._add(sample, sample * _LINES + number, line)
+                    self._add(sample, sample * _LINES + number, line, seen)
                 except ValueError as error:
                     self._faults.refuse(self._where(sample * _LINES + number), str(error))
 
@@ -148,8 +150,12 @@ class _Lines:
     def _where(self, number: int) -> str:
         return f"{shown(self._files[number // _LINES])}, line {number % _LINES + 1}"
 
-    def _add(self, sample: int, number: int, line: str) -> None:
+    def _add(self, sample: int, number: int, line: str, seen: set[tuple[float, ...]]) -> None:
         number_of_class, values = self._numbers(line)
+        if (numbers := (number_of_class, *values)) in seen:
+            self._faults.leave_out(self._where(number), "repeating an earlier line")
+            return
+        seen.add(numbers)
         label = self._labels[number_of_class] if self._labels else number_of_class
         if label < 0:
             return

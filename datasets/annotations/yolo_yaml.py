@@ -79,9 +79,9 @@ def read_settings(path: str) -> YoloSettings:
     except (yaml.YAMLError, ValueError, RecursionError, TypeError, AttributeError) as error:
         first = " ".join(str(error).split())[:200]
         raise ValueError(f"{shown(path)} is not YAML: {first}.") from None
-    if not isinstance(content, dict) or "names" not in content:
+    if not isinstance(content, dict) or not {"names", "nc"} & content.keys():
         raise ValueError(f"{shown(path)} has no names, as the YAML file of a YOLO data set has.")
-    names = _names(path, content["names"])
+    names = _names(path, content["names"]) if "names" in content else _numbered(path, content["nc"])
     shape, swaps = _keypoints(path, content)
     return YoloSettings(
         path=path,
@@ -112,6 +112,13 @@ def _names(path: str, names: Any) -> tuple[str, ...]:
     if not is_table or not names or sorted(names) != list(range(len(names))) or len(names) > _MOST_CLASSES:
         raise ValueError(f"{shown(path)}: names must list the classes, or number them from 0: {{0: cat, 1: dog}}.")
     return tuple(str(names[number])[:200] for number in range(len(names)))
+
+
+def _numbered(path: str, num: Any) -> tuple[str, ...]:
+    """Names of classes that are only counted, as Ultralytics calls them."""
+    if type(num) is not int or not 1 <= num <= _MOST_CLASSES:
+        raise ValueError(f"{shown(path)}: nc is {reprlib.repr(num)}. Write how many classes there are, or their names.")
+    return tuple(f"class_{number}" for number in range(num))
 
 
 def _keypoints(path: str, content: Mapping[str, Any]) -> tuple[tuple[int, int], tuple[tuple[int, int], ...]]:

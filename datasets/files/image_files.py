@@ -38,7 +38,8 @@ class FileSource(LabelledSource):
     ) -> None:
         assert len(names) == len(labels)
         self._root = absolute(root)
-        self._shown_root = root
+        self.root = root
+        """As it was given."""
         self._where = printable(root)
         self.names = names
         """One path a sample, relative to the root or absolute."""
@@ -60,7 +61,7 @@ class FileSource(LabelledSource):
     def name(self, sample_id: int) -> str:
         """The file's path, printable; relative where the root was given so."""
         check_sample_id(sample_id, len(self))
-        return printable(os.path.join(self._shown_root, self.names[sample_id]))
+        return printable(os.path.join(self.root, self.names[sample_id]))
 
     def columns_of(self, sample_ids: npt.NDArray[np.int64]) -> Mapping[str, list[str]]:
         """Column -> (B,) texts of the columns that were named."""

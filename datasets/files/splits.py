@@ -5,6 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from augpipe.datasets.files.descriptors import absolute
 from augpipe.datasets.metadata.names import listed, printable
 
 _WORDS = {
@@ -74,6 +75,24 @@ def chosen(where: str, names: Sequence[str], split: str) -> str:
         f'{printable(where)} holds no split {split!r}, nor any other. split="{drawn}", holdout=0.1 draws one: "val" is '
         'a tenth of the images then, and "train" the others. Or sort them into folders train/ and val/.'
     )
+
+
+def other_splits(folder: str) -> list[str]:
+    """Folders of the other splits: for `train/labels` `val/labels`, for `labels/train` `labels/val`.
+
+    Raises:
+        OSError: a folder cannot be listed.
+    """
+    above, inner = absolute(folder).rstrip(os.sep), ""
+    for _ in range(2):
+        above, name = os.path.split(above)
+        if (own := split_of(name)) is not None:
+            splits = {name: kind for name in os.listdir(above) if (kind := split_of(name)) is not None}
+            others = [name for name, (kind, rest) in splits.items() if kind != own[0] and rest == own[1]]
+            places = [os.path.join(above, name, inner) for name in sorted(others, key=os.fsencode)]
+            return [place for place in places if os.path.isdir(place)]
+        inner = name
+    return []
 
 
 def files_of_split(folder: str, names: Iterable[str], split: str | None = None) -> list[str]:

@@ -219,7 +219,6 @@ PAGES = {
             "from augpipe.datasets.annotations.yolo": ("source.num_objects == 4",),
             "from augpipe.datasets.annotations.voc": ("source.num_objects == 4 and maps.label_map(2)[0, 0] == 2",),
             "from augpipe.datasets.annotations.label_map_source": ("labels.shape == (120, 160)",),
-            "augpipe stats coco": ("'4 photographs, 4 objects of 2 classes): all is well' in output",),
         },
     ),
     "docs/cards.md": Page(

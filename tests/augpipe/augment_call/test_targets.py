@@ -2,6 +2,7 @@
 
 import sys
 from collections import namedtuple
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,51 @@ def test_masks_have_the_label_of_the_pixel_or_the_fill() -> None:
     assert other.dtype == np.int64 and (other[:, :80] == 9).all()
     assert not augmented(away, mask=labels > 0)["mask"][:, :80].any()
     assert (augmented(away, masks=[labels])["masks"][0][:, :80] == 0).all()
+
+
+def test_what_came_as_a_tensor_comes_back_as_one() -> None:
+    mask = torch.arange(HEIGHT * WIDTH).reshape(HEIGHT, WIDTH)
+    given = {
+        "mask": mask,
+        "masks": torch.stack([mask > 5, mask > 50]),
+        "bboxes": torch.tensor([WRITTEN["coco"]] * 2),
+        "keypoints": torch.ones(2, 1, 3),
+        "depth": mask.float(),
+        "labels": torch.tensor([4, 5]),
+    }
+    options = TargetOptions(paired={"depth": "linear"})
+    result = augmented(FLIP, options, bbox_format="coco", **given)
+    expected = augmented(FLIP, options, bbox_format="coco", **{name: one.numpy() for name, one in given.items()})
+    assert isinstance(result["image"], np.ndarray) and isinstance(result["masks"], list)
+    for name, one in given.items():
+        for found, same in zip(result[name], expected[name], strict=True):
+            assert isinstance(found, torch.Tensor) and not isinstance(same, torch.Tensor)
+            np.testing.assert_array_equal(found.numpy(), same)
+        if name != "bboxes":
+            assert result[name][0].dtype == one.dtype
+    assert (result["mask"] == mask.flip(1)).all()
+    boxes = augmented(rotated_boxes=torch.tensor([[[1, 1], [9, 1], [9, 5], [1, 5]]]))["rotated_boxes"]
+    assert isinstance(boxes, torch.Tensor) and boxes.shape == (1, 4, 2)
+    points = augmented(keypoints=torch.tensor([[10, 20]]), masks=[mask, mask.numpy()])
+    assert points["keypoints"].tolist() == [[150, 20]] and isinstance(points["keypoint_ids"], np.ndarray)
+    assert [type(one) for one in points["masks"]] == [torch.Tensor, np.ndarray]
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (
+            {"mask": "x.png"},
+            r"mask is the path 'x.png'. Give its pixels, numpy.asarray\(PIL.Image.open\('x.png'\)\)",
+        ),
+        ({"masks": [Path("a/x.png")]}, r"masks\[0\] is the path 'a/x.png'. Give its pixels"),
+        ({"mask": [[1, 2], [3]]}, "mask is not numbers of one shape. Give .height, width. numbers"),
+    ],
+    ids=["path", "paths", "ragged"],
+)
+def test_masks_that_are_no_pixels_are_refused_with_the_remedy(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        augmented(**given)
 
 
 def test_constant_borders_show_the_fill_also_where_the_image_s_border_is_asked_for() -> None:

@@ -114,6 +114,12 @@ def of_name(targets: Any, names: tuple[str, ...]) -> Any:
         yield from of_name(one, names) if isinstance(one, list) else [one[name] for name in names if name in one]
 
 
+def test_a_run_has_a_split_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("")
+    with pytest.raises(ValueError, match="is a run, which has a source of its own. Leave --split out"):
+        replay(tmp_path, "sample 0", split="val", out=tmp_path / "a.png")
+
+
 def test_positions_count_from_either_end_and_end_there(folder: Path) -> None:
     batch = next(iter(loader_of(folder, RECIPE)))
     assert batch[-1].sample_ids.tolist() == [batch.sample_ids[4]] and len(batch[2]) == 1

@@ -68,6 +68,15 @@ def test_outlines_masks_and_crowds(tmp_path: Path) -> None:
     assert found.boxes[3].tolist() == [4, 6, 24, 16]  # around its outline
 
 
+def test_crowds_may_be_left_out(tmp_path: Path) -> None:
+    path = put_coco(tmp_path, [{"iscrowd": 1}, {"iscrowd": 0}, {}])
+    assert everything(CocoSource(path)).fields["id"].tolist() == [100, 101, 102]
+    without = CocoSource(path, crowds=False)
+    assert everything(without).fields["id"].tolist() == [101, 102] and not without.left_out
+    with pytest.raises(ValueError, match="id is that of another annotation"):
+        CocoSource(put_coco(tmp_path, [{"iscrowd": 1, "id": 5}, {"id": 5}]), crowds=False)
+
+
 def test_key_points_and_their_swaps(tmp_path: Path) -> None:
     names = ["nose", "left_eye", "right_eye"]
     categories = [{"id": 3, "name": "cat"}, {"id": 7, "name": "dog", "keypoints": names, "skeleton": [[1, 2]]}]

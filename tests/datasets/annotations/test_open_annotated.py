@@ -224,8 +224,10 @@ def test_commands_open_a_split(tmp_path: Path) -> None:
             file = tmp_path / f"yolo/labels/{split}/{name}.txt"
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text("0 0.5 0.5 0.25 0.25\n")
-    for command in ("stats", "verify", "preview", "prepare"):
-        out = {"preview": ["--out", tmp_path / "sheet.png"], "prepare": [tmp_path / "out"]}.get(command, [])
+    sheet = ["--out", tmp_path / "sheet.png"]
+    further = {"preview": sheet, "prepare": [tmp_path / "out"], "replay": ["epoch 0, sample 0", *sheet]}
+    for command in ("stats", "verify", "preview", "prepare", "bench", "explain", "replay"):
+        out = further.get(command, [])
         code, text = run(command, tmp_path / "yolo", *out)
         assert code == 2 and "Open one: --split train." in " ".join(text.split())
     assert json.loads(run("stats", tmp_path / "yolo", "--split", "train", "--json")[1])["objects"]["num"] == 2
@@ -235,6 +237,12 @@ def test_commands_open_a_split(tmp_path: Path) -> None:
     assert run("preview", *val, "--rows", "1", "--cols", "1", "--recipe", "none", "--out", tmp_path / "a.png")[0] == 0
     (job,) = open_jobs(tmp_path / "yolo", tmp_path / "out", None, ["val"], resume=False)
     assert isinstance(job.source, YoloSource) and job.source.num_objects == 1
+    assert run("replay", tmp_path / "yolo", "sample 0", "--split", "val", "--out", tmp_path / "b.png")[0] == 0
+    code, text = run("replay", tmp_path / "yolo", "sample 0", "--split", "none", "--out", tmp_path / "b.png")
+    assert code == 2 and "holds no split 'none'" in " ".join(text.split())
+    quick = ["--size", "8", "--scale", "10", "--threads", "1", "--batch-size", "2", "--json"]
+    assert run("bench", *val, *quick, "--seconds", "0.2")[0] == 0
+    assert run("explain", *val, *quick, "--seconds", "0.5")[0] == 0
     code, text = run("verify", put_images(tmp_path / "plain"), "--split", "val")
     assert code == 2 and "--split val is for annotations, and" in " ".join(text.split())
 

@@ -137,6 +137,16 @@ def test_images_without_any_labels_are_refused(tmp_path: Path) -> None:
         YoloSource(tmp_path / "images")
 
 
+def test_a_line_that_stands_twice_is_one_object(tmp_path: Path) -> None:
+    other = "1 0.5 0.25 0.5 0.25"
+    put_labels(tmp_path, {"a": f"{LINE}\n{other}\n1  0.50 0.25 0.5 0.5\n{LINE}\n", "b": LINE})
+    source = YoloSource(tmp_path / "images")
+    assert everything(source).counts.tolist() == [2, 1, 0]
+    (left_out,) = source.left_out
+    assert left_out.startswith("2 objects repeating an earlier line (the first: ")
+    assert "a.txt, line 3" in left_out
+
+
 # --- YAML
 
 
@@ -162,6 +172,17 @@ def test_splits_of_a_yaml_file(tmp_path: Path) -> None:
         open_source(tmp_path / "data.yaml", split="test")
 
 
+@pytest.mark.parametrize("split", ["train", "valid"])
+def test_a_yaml_file_may_count_the_classes_only(tmp_path: Path, split: str) -> None:
+    pytest.importorskip("yaml")
+    for folder in ("train", "valid"):
+        put_labels(tmp_path / folder, {"a": LINE})
+    (tmp_path / "data.yaml").write_text("train: ../train/images\nval: ../valid/images\nnc: 3\n")
+    source = open_source(tmp_path, split=split)
+    assert isinstance(source, YoloSource) and source.object_classes == ("class_0", "class_1", "class_2")
+    assert split in source.name(0)
+
+
 def test_lists_of_images(tmp_path: Path) -> None:
     pytest.importorskip("yaml")
     put_labels(tmp_path, {"a": LINE}, "path: .\ntrain: [train.txt]\nnames: {0: cat, 1: dog}\n")
@@ -179,6 +200,8 @@ ALIASES = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     [
         ("train: images\n", "has no names"),
         ("- 1\n", "has no names"),
+        ("train: images\nnc: many", "nc is 'many'. Write how many classes there are"),
+        ("train: images\nnc: 0", "nc is 0. Write how many classes there are"),
         ("names: [\n", "is not YAML"),
         ("names: !!python/object/apply:os.system [ls]\n", "is not YAML"),
         ("names: {1: cat}\ntrain: images", "names must list the classes, or number them from 0"),
@@ -192,7 +215,7 @@ ALIASES = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         (f"{ALIASES}names: *j\ntrain: images", "names must list the classes"),
         ("#" * (17 << 20), "has more than 16 MB"),
     ],
-    ids=range(14),
+    ids=range(16),
 )
 def test_wrong_yaml_files_are_refused(tmp_path: Path, yaml: str, reason: str) -> None:
     pytest.importorskip("yaml")

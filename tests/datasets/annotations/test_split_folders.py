@@ -1,0 +1,167 @@
+"""Splits that are folders with images and annotations, and folders of images whose annotations lie elsewhere."""
+
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from augpipe.cli.app import app
+from augpipe.datasets.annotations.coco import CocoSource
+from augpipe.datasets.annotations.dota import DotaSource
+from augpipe.datasets.annotations.label_map_source import LabelMapSource
+from augpipe.datasets.annotations.voc import VocSource
+from augpipe.datasets.annotations.yolo import YoloSource
+from augpipe.datasets.formats.folder import FolderSource
+from augpipe.datasets.open import open_source
+from tests.datasets.annotations.annotated_sets import SIZES, everything, put_coco, put_image, put_images
+from tests.datasets.annotations.test_voc import an_object, put_xml
+
+NAMES = {"train": ("plane", "ship"), "valid": ("ship",)}
+
+
+def put_texts(folder: Path, text: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in SIZES:
+        (folder / f"{name}.txt").write_text(text)
+    return folder
+
+
+def dota_lines(split: str) -> str:
+    return "".join(f"10 4 20 4 20 12 10 12 {name} 0\n" for name in NAMES[split])
+
+
+def put_split(kind: str, folder: Path, split: str) -> None:
+    if kind == "coco":  # as Roboflow writes it
+        put_coco(folder, [{}] * len(NAMES[split])).rename(folder / "_annotations.coco.json")
+    elif kind == "voc":
+        for name in put_images(folder) and SIZES:
+            put_xml(folder / f"{name}.xml", *(an_object(2, 2, 9, 9, name=found) for found in NAMES[split]))
+    elif kind == "yolo":
+        put_images(folder / "images")
+        put_texts(folder / "labels", "1 0.5 0.5 0.2 0.2\n" * len(NAMES[split]))
+    elif kind == "dota":
+        put_images(folder / "images")
+        put_texts(folder / "labelTxt", dota_lines(split))
+    else:
+        for name, size in SIZES.items():
+            put_image(folder / f"images/{name}.jpg", size)
+            put_image(folder / f"masks/{name}.png", size)
+
+
+KINDS = {"coco": CocoSource, "voc": VocSource, "yolo": YoloSource, "dota": DotaSource, "masks": LabelMapSource}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_split_is_opened_as_its_folder_is(tmp_path: Path, kind: str) -> None:
+    for split in NAMES:
+        put_split(kind, tmp_path / split, split)
+    with pytest.raises(ValueError, match=r"holds 2 splits.*Open one: split=\"train\""):
+        open_source(tmp_path)
+    for asked, folder in (("train", "train"), ("val", "valid")):
+        source, alone = open_source(tmp_path, split=asked), open_source(tmp_path / folder)
+        assert type(source) is type(alone) is KINDS[kind]
+        assert source.name(0) == alone.name(0) and folder in source.name(0)
+    ended = CliRunner().invoke(app, ["verify", str(tmp_path), "--split", "val", "--json"])
+    assert json.loads(ended.output)["samples"] == len(SIZES)
+    with pytest.raises(ValueError, match="holds no split 'test', but 'train', 'valid'"):
+        open_source(tmp_path, split="test")
+
+
+@pytest.mark.parametrize("inner", [True, False], ids=["train/labelTxt", "labelTxt/train"])
+def test_splits_of_dota_agree_in_their_classes(tmp_path: Path, inner: bool) -> None:
+    for split in NAMES:
+        put_images(tmp_path / (f"{split}/images" if inner else f"images/{split}"))
+        put_texts(tmp_path / (f"{split}/labelTxt" if inner else f"labelTxt/{split}"), dota_lines(split))
+    for split, labels in (("train", [0, 1]), ("val", [1])):
+        source = open_source(tmp_path, split=split)
+        assert isinstance(source, DotaSource) and source.object_classes == ("plane", "ship")
+        found = everything(source).labels
+        assert found is not None and found.tolist() == labels * len(SIZES)
+    (tmp_path / ("train/labelTxt/b.txt" if inner else "labelTxt/train/b.txt")).write_bytes(b"\xff\n1 2\n")
+    assert open_source(tmp_path, split="val").object_classes == ("plane", "ship")  # type: ignore[attr-defined]
+    ships = open_source(tmp_path, split="val", classes=["ship"])
+    assert isinstance(ships, DotaSource) and ships.object_classes == ("ship",)
+
+
+def test_splits_of_voc_agree_in_their_classes(tmp_path: Path) -> None:
+    for split in NAMES:
+        put_split("voc", tmp_path / split, split)
+    put_xml(tmp_path / "train/a.xml", an_object(0, 2, 9, 9, name="anchor"))
+    source = open_source(tmp_path / "valid")
+    assert isinstance(source, VocSource) and source.object_classes == ("anchor", "plane", "ship")
+    boxes = everything(source).boxes
+    assert boxes is not None and boxes[0].tolist() == [2, 2, 9, 9]  # pixels count from 0, as in train
+
+
+@pytest.mark.parametrize(
+    ("images", "labels"),
+    [
+        ("images/train", "labels/train"),
+        ("train/images", "train/labels"),
+        ("images", "masks"),
+        ("images/train", "labelTxt/train"),
+    ],
+)
+def test_images_whose_annotations_lie_elsewhere_are_opened_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, images: str, labels: str
+) -> None:
+    folder = put_images(tmp_path / images)
+    for name, size in SIZES.items():
+        if labels == "masks":
+            put_image(tmp_path / f"masks/{name}.png", size)
+        else:
+            put_texts(tmp_path / labels, "0 0.5 0.5 0.2 0.2\n" if "labels" in labels else dota_lines("train"))
+    with caplog.at_level(logging.INFO, "augpipe"):
+        assert isinstance(open_source(folder), FolderSource)
+    (told,) = [record for record in caplog.records if "FolderSource" in record.getMessage()]
+    assert told.levelno == logging.WARNING
+    remedy = f"open_source({str(folder)!r}, annotations={str(tmp_path / labels)!r})"
+    assert told.getMessage().endswith(f"its annotations, which lie next to it, are not read: {remedy} reads them")
+    assert not isinstance(open_source(folder, annotations=tmp_path / labels), FolderSource)
+
+
+@pytest.mark.parametrize(
+    ("current", "given", "labels"), [(".", "images", "labels"), ("images", ".", "{}/labels")], ids=["above", "inside"]
+)
+def test_annotations_are_found_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, current: str, given: str, labels: str
+) -> None:
+    put_images(tmp_path / "images")
+    put_texts(tmp_path / "labels", "0 0.5 0.5 0.2 0.2\n")
+    monkeypatch.chdir(tmp_path / current)
+    source = open_source(given)
+    assert isinstance(source, FolderSource)
+    (caution,) = source.cautions
+    assert f"open_source({given!r}, annotations={labels.format(tmp_path)!r})" in caution
+
+
+def test_images_without_annotations_are_opened_without_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = put_images(tmp_path / "images/train")
+    (tmp_path / "labels/train").mkdir(parents=True)
+    (tmp_path / "labels/train/other.txt").write_text("")
+    for name in ("cat", "dog"):  # in a class's folder: those of no folder that is opened
+        put_images(tmp_path / f"classes/{name}/images")
+        put_texts(tmp_path / f"classes/{name}/labels", "")
+    with caplog.at_level(logging.INFO, "augpipe"):
+        open_source(folder)
+        open_source(put_images(tmp_path / "plain"))
+        open_source(tmp_path / "classes")
+    assert [record.levelno for record in caplog.records] == [logging.INFO] * 3
+
+
+@pytest.mark.parametrize("others", [(), ("cats",)], ids=["alone", "with other folders"])
+def test_arrays_in_place_of_label_maps_are_refused(tmp_path: Path, others: tuple[str, ...]) -> None:
+    for folder in ("images", *others):
+        put_images(tmp_path / folder)
+    (tmp_path / "masks").mkdir()
+    for name, size in SIZES.items():
+        np.save(tmp_path / f"masks/{name}.npy", np.zeros(size, np.uint8))
+    with pytest.raises(ValueError, match=r"masks holds arrays \('a.npy', .*\), and label maps are .*\.png"):
+        open_source(tmp_path)
+    with pytest.raises(ValueError, match=r"masks holds arrays \('a.npy', .*\), and label maps are .*\.png"):
+        open_source(tmp_path / "images", annotations=tmp_path / "masks")
