@@ -13,6 +13,7 @@ from augpipe.policies.magnitudes import solarize
 from augpipe.recipes.importers.findings import (
     FIELD,
     PILLOW_FILTERS,
+    UNCLIPPED,
     UNEVEN,
     Findings,
     Look,
@@ -21,12 +22,14 @@ from augpipe.recipes.importers.findings import (
     erase,
     erase_several,
     levels,
+    refuse_crops,
     refused,
     same,
 )
 from augpipe.recipes.importers.functions import NOT_HELD, NOTE, ON_TENSORS, OfPillow, custom
 from augpipe.recipes.importers.lines import Line, line_of
 from augpipe.recipes.importers.looks import finished_in_turn, note_of
+from augpipe.recipes.importers.normalized import level
 from augpipe.recipes.importers.timm import ERASED
 from augpipe.validation.models import changed
 
@@ -49,9 +52,9 @@ def found_in(transform: Any) -> Findings:
     found = Findings(source="torchvision", measured_as=("torchvision",), name_of=_name)
     scales = False
     flat = list(_flattened(transform))
-    makers = MADE
+    found.makers = MADE
     if next((name for name in map(_name, flat) if name in ("ToPILImage", *TO_TENSORS)), "") == "ToPILImage":
-        makers = MADE | {"Lambda": _lambda_of_arrays}
+        found.makers = MADE | {"Lambda": _lambda_of_arrays}
     for one in flat:
         name = _name(one)
         if name == "ToTensor" or (name in TO_DTYPES and getattr(one, "scale", True) and not _makes_levels(one)):
@@ -59,14 +62,16 @@ def found_in(transform: Any) -> Findings:
         elif name == "ToPILImage" or (name in TO_DTYPES and _makes_levels(one)):
             scales = False
         if name in TO_TENSORS:
-            makers = MADE | {"Lambda": _lambda_of_tensors if scales else refused(ON_TENSORS)}
+            found.makers = MADE | (OF_PARTS if scales else OF_LEVELS)
+            if name in TO_DTYPES and not scales and not _makes_levels(one):
+                found.makers |= {"Normalize": _normalize_levels}
         elif name == "ToPILImage":
-            makers = MADE
+            found.makers = MADE
         if name in TO_DTYPES or name == "ToTensor":
             continue
         if name not in SILENT:
             before = len(found.ops), len(found.rows)
-            found.add_by(makers, one)
+            found.add_by(found.makers, one)
             if scales and not any(isinstance(op, ops.Normalize) for op in found.ops):
                 found.fill_in_levels(*before)
     if scales and not any(op.op == "normalize" for op in found.ops):
@@ -225,6 +230,40 @@ def _gaussian_blur(found: Findings, one: Any) -> None:
     found.add("GaussianBlur", ops.GaussianBlur(sigma_px=(sigma[0], sigma[1]), kernel_px=sizes[-1], p=1.0), note=note)
 
 
+def _normalize_levels(found: Findings, one: Any) -> None:
+    """A Normalize of floats in 0..255, which a dtype without scale=True leaves so."""
+    made = ops.Normalize(mean=channels(one.mean, 255.0), std=channels(one.std, 255.0))
+    is_small = 255.0 * max(*made.mean, *made.std) <= 1.0
+    note = "its mean and std are of levels in 0..255 there: no scale=True is before it." if is_small else ""
+    found.add("Normalize", made, note=note)
+
+
+def _distort(found: Findings, one: Any) -> None:
+    """Each part with a chance of its own, and contrast first or last of those behind brightness."""
+    p = float(one.p)
+    jitters = {
+        name: ops.ColorJitter.model_validate({name: tuple(getattr(one, name)), "about": "mean", "space": "hsv", "p": p})
+        for name in ("brightness", "contrast", "saturation", "hue")
+    }
+    brightness, contrast, *rest = jitters.values()
+    either = ops.OneOf(ops=(ops.AllOf(ops=(contrast, *rest)), ops.AllOf(ops=(*rest, contrast))))
+    made = ops.AllOf(ops=(brightness, either, ops.ChannelShuffle(p=p * 5 / 6)))
+    found.add("RandomPhotometricDistort", made)
+
+
+def _noise(found: Findings, one: Any) -> None:
+    """Of parts of the full level, whatever images hold."""
+    if one.mean:
+        raise ValueError(f"mean={one.mean} is not mapped; 0 is")
+    note = "" if one.clip else UNCLIPPED
+    found.add("GaussianNoise", ops.Noise(std=(255.0 * one.sigma,) * 2, p=1.0), note=note)
+
+
+def _solarize_parts(found: Findings, one: Any) -> None:
+    """A threshold of numbers in 0..1."""
+    found.add("RandomSolarize", solarize(min(255.0 * one.threshold, 256.0), one.p))
+
+
 def _grayscale(found: Findings, one: Any) -> None:
     found.channels = 1 if one.num_output_channels == 1 else 3
     found.add("Grayscale", ops.Grayscale(p=1.0))
@@ -248,16 +287,23 @@ def _elastic_transform(found: Findings, one: Any) -> None:
     found.add("ElasticTransform", made, note=FIELD, look=_look(one), beyond=_beyond(one))
 
 
-def _erasing(found: Findings, one: Any) -> None:
-    normalised = next((op for op in found.ops if isinstance(op, ops.Normalize)), None)
+def _erasing(found: Findings, one: Any, unit: ops.Normalize | None = None) -> None:
+    """A RandomErasing, of levels, or of the numbers that `unit` makes of them."""
+    normalised = next((op for op in [*found.outer, *found.ops] if isinstance(op, ops.Normalize)), None)
     if hasattr(one, "probability"):
         _erasing_of_timm(found, one, normalised)
         return
-    is_noise = one.value in (None, "random")
-    if not is_noise and any(levels(one.value)):
-        raise ValueError(f"value={one.value!r} is not mapped; 0 and 'random' are")
-    fill = "noise" if is_noise else (0.0, 0.0, 0.0) if normalised is None else "mean"
+    fill: Any = "noise" if one.value in (None, "random") else levels(one.value)
+    if normalised is not None and fill == (0.0, 0.0, 0.0):
+        fill = "mean"
+    elif fill != "noise" and (numbers := normalised or unit) is not None:
+        fill = level(fill, numbers)
     found.add("RandomErasing", erase(one.p, one.scale, one.ratio, fill, normalised))
+
+
+def _erasing_parts(found: Findings, one: Any) -> None:
+    """A RandomErasing of numbers in 0..1."""
+    _erasing(found, one, ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)))
 
 
 def _erasing_of_timm(found: Findings, one: Any, normalised: ops.Normalize | None) -> None:
@@ -283,8 +329,9 @@ def _group(make: Callable[[Any, tuple[Op, ...]], Op], note: str = "") -> Maker:
         for held in _held(one):
             before = len(inner.ops)
             for part in _flattened(held):
-                inner.add_by(MADE, part)
+                inner.add_by(inner.makers, part)
             own = tuple(inner.ops[before:])
+            refuse_crops(own)
             members.append(own[0] if len(own) == 1 else ops.AllOf.model_validate({"ops": own or (ops.Identity(),)}))
         if len(inner.ops) or not found.problems:
             found.add(_name(one), make(one, tuple(members)), note=note, holds=True)
@@ -360,10 +407,12 @@ MADE: dict[str, Maker] = {
     "RandomPerspective": _perspective,
     "ElasticTransform": _elastic_transform,
     "ColorJitter": _jitter,
+    "RandomPhotometricDistort": _distort,
     "RandomGrayscale": same(ops.Grayscale),
     "Grayscale": _grayscale,
     "RGB": _rgb,
     "GaussianBlur": _gaussian_blur,
+    "GaussianNoise": _noise,
     "RandomInvert": same(ops.Invert),
     "RandomPosterize": same(ops.Posterize, bits=lambda one: (one.bits, one.bits)),
     "RandomSolarize": lambda found, one: found.add("RandomSolarize", solarize(one.threshold, one.p)),
@@ -385,3 +434,11 @@ MADE: dict[str, Maker] = {
     "AutoAugment": _policy(lambda one: policies.auto_augment(one.policy.value)),
 }
 """The name of a transform -> what makes ops of it."""
+OF_PARTS: dict[str, Maker] = {
+    "Lambda": _lambda_of_tensors,
+    "RandomErasing": _erasing_parts,
+    "RandomSolarize": _solarize_parts,
+}
+"""Those that count in 0..1 behind ToTensor."""
+OF_LEVELS: dict[str, Maker] = {"Lambda": refused(ON_TENSORS)}
+"""Those of a tensor of levels in 0..255."""
