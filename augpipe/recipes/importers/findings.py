@@ -19,6 +19,7 @@ from augpipe.ops.view_passes import (
     passes_of,
     without_own_look,
 )
+from augpipe.recipes.importers.functions import NOT_RUN, OF_SCRIPT
 from augpipe.recipes.importers.looks import FIRST, INTERPOLATIONS, keep_pixels_whole, look_alone, looked_at_once
 from augpipe.recipes.importers.measured import judged
 from augpipe.recipes.importers.normalized import WHOLE_PIXELS, in_levels, level, shows_means
@@ -133,7 +134,7 @@ class Findings:
         name = self.name_of(one)
         try:
             if name not in makers:
-                raise ValueError("is not known here")
+                raise ValueError(NOT_RUN if name.endswith(OF_SCRIPT) else "is not known here")
             makers[name](self, one)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             if self._never_happens(one):

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import exp
+from types import FunctionType
 from typing import Any
 
 from augpipe import ops, policies
@@ -80,7 +81,12 @@ def found_in(transform: Any) -> Findings:
 
 
 def _name(transform: Any) -> str:
-    return type(transform).__name__
+    return "Lambda" if isinstance(transform, FunctionType) else type(transform).__name__
+
+
+def _function(one: Any) -> Any:
+    """The function of a Lambda, or that stands there itself; None where it is not held."""
+    return one if isinstance(one, FunctionType) else getattr(one, "lambd", None)
 
 
 def _flattened(transform: Any) -> Iterable[Any]:
@@ -346,20 +352,37 @@ def _lambda(found: Findings, one: Any) -> None:
 
 def _lambda_of_tensors(found: Findings, one: Any) -> None:
     """A function of numbers in 0..1, which is a `Normalize` where it multiplies and adds."""
-    if not hasattr(one, "lambd"):
+    if (fn := _function(one)) is None:
         raise ValueError(NOT_HELD)
-    line = line_of(one.lambd)
+    line = line_of(fn)
     if line is None:
         raise ValueError(ON_TENSORS)
-    if line != Line(1.0, 0.0):
+    if not _keeps(found, line):
         mean, std = 0.0 - line.shift / line.slope, 1.0 / line.slope
         found.add("Lambda", ops.Normalize(mean=(mean,) * 3, std=(std,) * 3))
 
 
+def _lambda_of_levels(found: Findings, one: Any) -> None:
+    """A function of a tensor of levels in 0..255."""
+    if not _keeps(found, line_of(_function(one))):
+        raise ValueError(ON_TENSORS)
+
+
 def _lambda_of_arrays(found: Findings, one: Any, wrap: Callable[[Any], Any] | None = None) -> None:
-    if isinstance(getattr(one, "lambd", Line(1.0, 0.0)), Line):
+    fn = _function(one)
+    if _keeps(found, line_of(fn)):
+        return
+    if fn is None or isinstance(fn, Line):
         raise ValueError(NOT_HELD)
-    found.add("Lambda", custom(one.lambd if wrap is None else wrap(one.lambd)), note=NOTE)
+    found.add("Lambda", custom(fn if wrap is None else wrap(fn)), note=NOTE)
+
+
+def _keeps(found: Findings, line: Line | None) -> bool:
+    """Whether a function leaves images as they are, which are RGB here."""
+    if line is None or not line.is_same:
+        return False
+    found.channels = 3 if line.repeats else found.channels
+    return True
 
 
 def _sometimes(one: Any, held: tuple[Op, ...]) -> Op:
@@ -440,5 +463,5 @@ OF_PARTS: dict[str, Maker] = {
     "RandomSolarize": _solarize_parts,
 }
 """Those that count in 0..1 behind ToTensor."""
-OF_LEVELS: dict[str, Maker] = {"Lambda": refused(ON_TENSORS)}
+OF_LEVELS: dict[str, Maker] = {"Lambda": _lambda_of_levels}
 """Those of a tensor of levels in 0..255."""
