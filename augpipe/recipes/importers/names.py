@@ -58,7 +58,7 @@ class Names:
         return later
 
     def after(self, node: ast.stmt) -> "Names":
-        """The names behind a statement of a function, which is no condition."""
+        """The names behind a statement of a function; those that it may change in a way of its own are not known."""
         match node:
             case ast.Assign(targets=[ast.Attribute(value=ast.Name()) as target], value=value):
                 return self.bound({ast.unparse(target): value})  # as self.size = size
