@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from augpipe.recipes.importers.command_line import is_parsed, options_of
-from augpipe.recipes.importers.constants import MODULES, USUAL_NAMES, WRAPPERS, constant
+from augpipe.recipes.importers.constants import LIBRARIES, MODULES, USUAL_NAMES, WRAPPERS, constant
 from augpipe.recipes.importers.functions import OF_SCRIPT
 from augpipe.recipes.importers.lines import written_line
-from augpipe.recipes.importers.names import Default, Known, Meaning, Names, changes
+from augpipe.recipes.importers.names import Default, Known, Meaning, Names, changes, names_within
 from augpipe.recipes.importers.places import HOLDERS, Place, places_of
 
 TORCHVISION = "torchvision.transforms"
@@ -141,18 +141,20 @@ class Script:
 
     def _names_at(self, place: Place) -> Names:
         """The names where a recipe stands: arguments at their defaults, and the statements before it."""
-        names, line = self.names, place.node.lineno
-        if isinstance(place.way[0], ast.FunctionDef):
-            names = self._with_arguments(place.way[0], names, (), {})
-        for node, before, later in place.steps():
+        around = names = self.names
+        for outer, before, later in place.steps():
+            if isinstance(outer, ast.FunctionDef):
+                names = self._with_arguments(outer, around, (), {})
+            elif not isinstance(outer, ast.ClassDef | ast.If):
+                names = names.after(outer)  # what a loop or a block changes
             for one in before:
                 names = self._behind(one, names)
-            if isinstance(node, ast.FunctionDef):
-                names = self._with_arguments(node, names, (), {})
+            around = around if isinstance(outer, ast.ClassDef) else names  # methods do not see names of their class
             for one in later if place.target else ():
                 if changes(place.target, one):
-                    self._assume(f"{place.target} as line {line} has it: what line {one.lineno} changes is not read.")
-        return names
+                    told = f"{place.target} as line {place.node.lineno} has it"
+                    self._assume(f"{told}: what line {one.lineno} changes is not read.")
+        return names.bound(dict.fromkeys(names_within(place.way[-1])))
 
     def _behind(self, node: ast.stmt, names: Names) -> Names:
         """The names behind a statement that gives nothing back; those of a branch that may be taken are not known."""
@@ -164,6 +166,8 @@ class Script:
 
     def _is_true(self, node: ast.expr, names: Names) -> bool | None:
         """Whether a condition is met; None where it is known only when the script runs."""
+        if any(self._path(one, names) for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute)):
+            return None  # of another file
         assumed = list(self.assumed)
         try:
             match node:
@@ -245,7 +249,7 @@ class Script:
             case ast.Name() | ast.Attribute():
                 if isinstance(node, ast.Attribute) and node.attr in self.options and is_parsed(node.value, names):
                     return self._option(node)
-                if path := self._path(node, names):
+                if (path := self._path(node, names)) and path.partition(".")[0] in LIBRARIES:
                     return constant(path)
             case ast.Call():
                 return self._called(node, names)

@@ -43,6 +43,8 @@ WRAPPERS = (
 """Functions whose result is their first argument."""
 MODULES = ("albumentations", "cv2", "kornia", "timm", "torch", "torchvision")
 """Packages that a text may name without importing them."""
+LIBRARIES = (*MODULES, "PIL", "numpy")
+"""Packages whose constants are known, or passed on by their names."""
 
 
 def constant(path: str) -> Any:

@@ -128,3 +128,14 @@ def _changed_in_place(node: ast.stmt) -> list[str]:
 def changes(name: str, node: ast.stmt) -> bool:
     """Whether a statement may change what a name stands for."""
     return bool({name, name.partition(".")[0]} & {*_changed(node), *_changed_in_place(node)})
+
+
+def names_within(node: ast.stmt) -> list[str]:
+    """Names that stand for something else in a part of a statement: those of comprehensions and of `lambda`."""
+    found: list[str] = []
+    for one in ast.walk(node):
+        if isinstance(one, ast.comprehension):
+            found += [inner.id for inner in ast.walk(one.target) if isinstance(inner, ast.Name)]
+        elif isinstance(one, ast.Lambda):
+            found += [argument.arg for argument in ast.walk(one.args) if isinstance(argument, ast.arg)]
+    return found

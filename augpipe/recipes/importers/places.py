@@ -33,10 +33,10 @@ class Place:
         return _function(self.way)
 
     def steps(self) -> Iterator[tuple[ast.stmt, list[ast.stmt], list[ast.stmt]]]:
-        """Each statement that it is in, with those before and behind it in the same block: not at the module's top."""
+        """Each statement with a block that it is in, and the block's statements before and behind it."""
         for outer, node in pairwise(self.way):
             block = next(one for name in BLOCKS if node in (one := getattr(outer, name, [])))
-            yield node, block[: block.index(node)], block[block.index(node) + 1 :]
+            yield outer, block[: block.index(node)], block[block.index(node) + 1 :]
 
 
 def places_of(body: list[ast.stmt]) -> list[Place]:

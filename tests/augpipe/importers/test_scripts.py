@@ -173,3 +173,33 @@ def test_a_channel_that_is_repeated_is_one_of_a_grey_image(line: str) -> None:
     for tensor in ("T.ToTensor()", "T.PILToTensor(), T.ConvertImageDtype(torch.float)"):
         found = importers.from_text(f"T.Compose([T.Grayscale(), {tensor}, T.Lambda(lambda x: {line})])")
         assert found.recipe.ops == (ops.Grayscale(p=1.0), UNIT) and found.recipe.channels == 3
+
+
+LOOPS = """
+size = 32
+def f():
+    for size in (1, 2):
+        one = T.Compose([T.Resize((size, 8))])
+    two = [T.Compose([T.Resize((size, 8))]) for size in (1, 2)]
+    three = lambda size: T.Compose([T.Resize((size, 8))])
+class Data:
+    size = 48
+    four = T.Compose([T.Resize((size, 8))])
+    def get(self):
+        self.five = T.Compose([T.Resize((size, 8))])
+"""
+
+
+def test_what_a_name_stands_for_is_that_of_its_place() -> None:
+    for line in ("7", "8", "9"):
+        assert f"line {line}: size is known only when the script runs" in refusal(LOOPS, line)
+    assert read(LOOPS, "12") == (ops.Resize(size=(48, 8)),)
+    assert read(LOOPS, "14") == (ops.Resize(size=(32, 8)),)
+
+
+def test_a_condition_of_another_file_is_not_known() -> None:
+    text = "from mine import DEBUG, SIZE\ndef f():\n    steps = []\n    if {}:\n        steps.append(T.ToTensor())\n"
+    text += "    return T.Compose(steps)"
+    for condition in ("DEBUG", "DEBUG == 'x'", "not DEBUG", "SIZE.x in (1, 2)"):
+        assert "steps is known only when the script runs" in refusal(text.format(condition), "f")
+    assert "line 4: SIZE is known only when" in refusal("from mine import SIZE\nt = T.Compose([T.Resize((SIZE, 8))])")
