@@ -80,7 +80,7 @@ class Script:
         self.star = ""
         """What `from ... import *` puts before names that nothing else says."""
         self.options = options_of(self.body)
-        self.arguments: dict[str, str] = {}
+        self.arguments: dict[str, ast.FunctionDef] = {}
         """Arguments without a value, and their functions."""
         for node in (one for statement in self.body for one in ast.walk(statement)):
             if isinstance(node, ast.Import):
@@ -253,22 +253,21 @@ class Script:
                     return constant(path)
             case ast.Call():
                 return self._called(node, names)
-        if isinstance(node, ast.Name) and node.id in self.arguments:
-            function = self.arguments[node.id]
+        callable_by = [function for function in dict.fromkeys(self.arguments.values()) if function in self.body]
+        if (
+            isinstance(node, ast.Name)
+            and (function := self.arguments.get(node.id)) is not None
+            and function in self.body
+        ):
             raise ValueError(
-                f"line {node.lineno}: {node.id} is known only when {function} is called. Give it, as "
-                f"{_example(self._function(function), node.id)}."
+                f"line {node.lineno}: {node.id} is known only when {function.name} is called. Give it, as "
+                f"{_example(function, node.id)}."
             )
-        calls = [_example(self._function(name)) for name in dict.fromkeys(self.arguments.values())]
-        call = f"call {' or '.join(calls)}, or " if calls else ""
+        call = f"call {' or '.join(map(_example, callable_by))}, or " if callable_by else ""
         raise ValueError(
             f"line {node.lineno}: {_shown(node)} is known only when the script runs. Write its value there, or {call}"
             "give the object itself instead of the text."
         )
-
-    def _function(self, name: str) -> ast.FunctionDef:
-        nodes = (one for statement in self.body for one in ast.walk(statement))
-        return next(one for one in nodes if isinstance(one, ast.FunctionDef) and one.name == name)
 
     def _option(self, node: ast.Attribute) -> Any:
         """An argument of the command line, at its default."""
@@ -314,7 +313,7 @@ class Script:
             told = "" if default is None else f"{name}={ast.unparse(default)}, as {function.name} has it by default."
             unsaid = None if default is None else Default(default, told)
             values[name] = Known(given[name]) if name in given else unsaid
-        self.arguments |= {name: function.name for name, value in values.items() if value is None}
+        self.arguments |= {name: function for name, value in values.items() if value is None}
         return names.bound(values)
 
     def _returned(

@@ -41,6 +41,8 @@ SILENT = {
 TO_TENSORS = ("ToTensor", "PILToTensor", "ToImage", "ToDtype", "ConvertImageDtype")
 """Those behind which an image is a tensor."""
 
+OF_WEIGHTS = ("ImageClassification", "SemanticSegmentation")
+"""What weights of torchvision have as their transforms."""
 TO_DTYPES = ("ToDtype", "ConvertImageDtype")
 
 
@@ -93,8 +95,23 @@ def _flattened(transform: Any) -> Iterable[Any]:
     if _name(transform) in ("Compose", "Sequential"):
         for inner in _held(transform):
             yield from _flattened(inner)
+    elif _name(transform) in OF_WEIGHTS:
+        yield from _of_weights(transform)
     else:
         yield transform
+
+
+def _of_weights(one: Any) -> Iterable[Any]:
+    """The transforms of weights, as of `ResNet50_Weights.DEFAULT.transforms()`, which is one that does all."""
+
+    def part(name: str, **fields: Any) -> Any:
+        return type(name, (), fields)()
+
+    if one.resize_size is not None:
+        yield part("Resize", size=one.resize_size, interpolation=one.interpolation, antialias=one.antialias)
+    if hasattr(one, "crop_size"):
+        yield part("CenterCrop", size=one.crop_size)
+    yield from (part("ToTensor"), part("Normalize", mean=one.mean, std=one.std))
 
 
 def _held(transform: Any) -> list[Any]:

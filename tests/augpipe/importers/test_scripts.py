@@ -92,6 +92,8 @@ def test_a_recipe_in_a_class_is_named_by_its_line() -> None:
     assert found.recipe.ops == (resize, FLIP) and "read with size=32, as __init__ has it by default." in found.notes
     found = importers.from_text(HEAD + IN_A_CLASS, "10")
     assert found.recipe.ops == (resize,) and not any("train=" in note for note in found.notes)
+    told = refusal(IN_A_CLASS.replace("train=True, size=32", "train, size"), "10")
+    assert "known only when the script runs. Write its value there, or give the object itself" in told
     changed = IN_A_CLASS.replace(
         "        if train", "        if sys.argv:\n            self.size = 8\n        if train"
     )
