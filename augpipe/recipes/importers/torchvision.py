@@ -27,11 +27,10 @@ from augpipe.recipes.importers.findings import (
     refused,
     same,
 )
-from augpipe.recipes.importers.functions import NOT_HELD, NOTE, ON_TENSORS, OfPillow, custom
-from augpipe.recipes.importers.lines import Line, line_of
 from augpipe.recipes.importers.looks import finished_in_turn, note_of
 from augpipe.recipes.importers.normalized import level
 from augpipe.recipes.importers.timm import ERASED
+from augpipe.recipes.importers.torchvision_lambdas import of_arrays, of_levels, of_pillow, of_tensors
 from augpipe.validation.models import changed
 
 SILENT = {
@@ -57,7 +56,7 @@ def found_in(transform: Any) -> Findings:
     flat = list(_flattened(transform))
     found.makers = MADE
     if next((name for name in map(_name, flat) if name in ("ToPILImage", *TO_TENSORS)), "") == "ToPILImage":
-        found.makers = MADE | {"Lambda": _lambda_of_arrays}
+        found.makers = MADE | {"Lambda": of_arrays}
     for one in flat:
         name = _name(one)
         if name == "ToTensor" or (name in TO_DTYPES and getattr(one, "scale", True) and not _makes_levels(one)):
@@ -84,11 +83,6 @@ def found_in(transform: Any) -> Findings:
 
 def _name(transform: Any) -> str:
     return "Lambda" if isinstance(transform, FunctionType) else type(transform).__name__
-
-
-def _function(one: Any) -> Any:
-    """The function of a Lambda, or that stands there itself; None where it is not held."""
-    return one if isinstance(one, FunctionType) else getattr(one, "lambd", None)
 
 
 def _flattened(transform: Any) -> Iterable[Any]:
@@ -362,46 +356,6 @@ def _group(make: Callable[[Any, tuple[Op, ...]], Op], note: str = "") -> Maker:
     return add
 
 
-def _lambda(found: Findings, one: Any) -> None:
-    """A function of a PIL image."""
-    _lambda_of_arrays(found, one, OfPillow)
-
-
-def _lambda_of_tensors(found: Findings, one: Any) -> None:
-    """A function of numbers in 0..1, which is a `Normalize` where it multiplies and adds."""
-    if (fn := _function(one)) is None:
-        raise ValueError(NOT_HELD)
-    line = line_of(fn)
-    if line is None:
-        raise ValueError(ON_TENSORS)
-    if not _keeps(found, line):
-        mean, std = 0.0 - line.shift / line.slope, 1.0 / line.slope
-        found.add("Lambda", ops.Normalize(mean=(mean,) * 3, std=(std,) * 3))
-
-
-def _lambda_of_levels(found: Findings, one: Any) -> None:
-    """A function of a tensor of levels in 0..255."""
-    if not _keeps(found, line_of(_function(one))):
-        raise ValueError(ON_TENSORS)
-
-
-def _lambda_of_arrays(found: Findings, one: Any, wrap: Callable[[Any], Any] | None = None) -> None:
-    fn = _function(one)
-    if _keeps(found, line_of(fn)):
-        return
-    if fn is None or isinstance(fn, Line):
-        raise ValueError(NOT_HELD)
-    found.add("Lambda", custom(fn if wrap is None else wrap(fn)), note=NOTE)
-
-
-def _keeps(found: Findings, line: Line | None) -> bool:
-    """Whether a function leaves images as they are, which are RGB here."""
-    if line is None or not line.is_same:
-        return False
-    found.channels = 3 if line.repeats else found.channels
-    return True
-
-
 def _sometimes(one: Any, held: tuple[Op, ...]) -> Op:
     if len(held) == 1 and isinstance(held[0], ops.Custom):
         return changed(held[0], p=float(one.p) * held[0].p)
@@ -463,7 +417,7 @@ MADE: dict[str, Maker] = {
     "RandomChannelPermutation": same(ops.ChannelShuffle, p=5 / 6),
     "RandomErasing": _erasing,
     "Normalize": same(ops.Normalize, mean=lambda one: channels(one.mean), std=lambda one: channels(one.std)),
-    "Lambda": _lambda,
+    "Lambda": of_pillow,
     "RandomApply": _group(_sometimes),
     "RandomChoice": _group(lambda one, held: one_of(zip(held, one.p or [1.0] * len(held), strict=True))),
     "RandomOrder": _group(
@@ -475,10 +429,10 @@ MADE: dict[str, Maker] = {
 }
 """The name of a transform -> what makes ops of it."""
 OF_PARTS: dict[str, Maker] = {
-    "Lambda": _lambda_of_tensors,
+    "Lambda": of_tensors,
     "RandomErasing": _erasing_parts,
     "RandomSolarize": _solarize_parts,
 }
 """Those that count in 0..1 behind ToTensor."""
-OF_LEVELS: dict[str, Maker] = {"Lambda": _lambda_of_levels}
+OF_LEVELS: dict[str, Maker] = {"Lambda": of_levels}
 """Those of a tensor of levels in 0..255."""
