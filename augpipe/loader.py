@@ -41,7 +41,7 @@ from augpipe.pipeline.target_choice import TargetsName, chosen_targets
 from augpipe.planning.output_format import DTypeLike, Framework, Layout, OutputFormat, dtype_name, import_torch
 from augpipe.recipes.names import as_schedule
 from augpipe.recipes.recipe import Recipe
-from augpipe.recipes.refusals import refuse_passes
+from augpipe.recipes.refusals import refuse_functions
 from augpipe.recipes.schedule import Schedule
 from augpipe.sampling import Sampler
 from augpipe.sampling.epoch_order import Place
@@ -243,12 +243,12 @@ class Loader(Generic[FrameworkName]):
         given = {name: value for name, value in options.items() if value is not None}
         self.source: Source = as_source(source, given)
         tell_source(self.source)
-        self._targets = chosen_targets(targets, self.source, self.schedule.recipes, is_on_cuda=self._choice.is_on_cuda)
+        self._targets = chosen_targets(targets, self.source, self.schedule.recipes)
         check_kept_objects(self.source, self.schedule.recipes)
         is_native = self._choice.backend == "native" and not self._choice.is_on_cuda
         check_mosaics(self.schedule.recipes, is_native=is_native, has_targets=self._targets is not None)
         for one in self.schedule.recipes if self._choice.is_on_cuda else ():
-            refuse_passes(one, f'device="{device}"')
+            refuse_functions(one, f'device="{device}"')
         self.drop_last = drop_last
         self.shuffle = shuffle
         self._skips_bad = on_error == "skip"

@@ -17,7 +17,6 @@ from augpipe.recipes.recipe import Recipe
 
 Rows = npt.NDArray[np.void]
 Sizes = npt.NDArray[np.int64]
-Key = tuple[int, int, int]
 Draw = Callable[..., list[PlannedView]]
 
 MOST_AHEAD = 256
@@ -70,38 +69,28 @@ def looks_of(
 class PlannedBlock:
     """Ids in a row, planned for images of some sizes."""
 
-    def __init__(self, views: list[PlannedView], first: int, sizes: Sizes, key: Key) -> None:
+    def __init__(self, views: list[PlannedView], first: int, sizes: Sizes) -> None:
         self.views = views
         self.first = first
         self.sizes = sizes
         """(num, 2) height and width, in pixels."""
-        self.key = key
-        """What it was drawn by, apart from its ids and sizes."""
-        self.num_used = 0
-        self.num_of: Counter[tuple[int, int]] = Counter()
-        """How many of its ids were of images of a size."""
         self._looks: dict[tuple[bool, bool], Looks] = {}
-        self._fitted: dict[tuple[int, int], PlannedBlock] = {}
 
     @property
     def num(self) -> int:
         """Of ids."""
         return len(self.sizes)
 
-    def of(self, sample_id: int, sizes: Sizes) -> slice | None:
-        """Where ids from this one on are planned, for images of these sizes or of any."""
-        own = slice(sample_id - self.first, sample_id - self.first + len(sizes))
-        if own.start < 0 or own.stop > self.num:
-            return None
-        return own if is_for_any(self.views[0].recipe) or (self.sizes[own] == sizes).all() else None
+    def of(self, sample_id: int, num: int) -> slice | None:
+        """Where ids from this one on are planned."""
+        own = slice(sample_id - self.first, sample_id - self.first + num)
+        return None if own.start < 0 or own.stop > self.num else own
 
-    def fitted(self, size: tuple[int, int]) -> "PlannedBlock":
-        """What was planned, for images of a size."""
-        if size not in self._fitted:
-            everywhere, sizes = slice(0, self.num), np.tile(np.array(size, np.int64), (self.num, 1))
-            views = [replace(view, rows=view.resized(everywhere, sizes)) for view in self.views]
-            self._fitted[size] = PlannedBlock(views, self.first, sizes, self.key)
-        return self._fitted[size]
+    def resized(self, sizes: Sizes) -> "PlannedBlock":
+        """What was planned, for images of other sizes, given `Recipe.sized_ops`."""
+        everywhere = slice(0, self.num)
+        views = [replace(view, rows=view.resized(everywhere, sizes)) for view in self.views]
+        return PlannedBlock(views, self.first, sizes)
 
     def looks(self, may_scale: bool, wants_regions: bool) -> Looks:
         """What the plan is for the kernel."""
@@ -110,11 +99,6 @@ class PlannedBlock:
             views = tuple(view.rows for view in self.views)
             self._looks[kind] = looks_of(views, np.array([may_scale]), wants_regions=wants_regions)
         return self._looks[kind]
-
-
-def is_for_any(recipe: Recipe) -> bool:
-    """Whether what is planned for images of one size can be had for others."""
-    return None not in recipe.sized_ops
 
 
 class PlanAhead:
@@ -145,7 +129,13 @@ class PlansAhead:
 
     def __init__(self) -> None:
         self._block: PlannedBlock | None = None
+        self._fitted: dict[tuple[int, int], PlannedBlock] = {}
+        """The block for images of another size, each of which comes often."""
+        self._num_used = 0
+        self._num_of: Counter[tuple[int, int]] = Counter()
+        """How many of the block's ids were of images of a size."""
         self._frequent: set[tuple[int, int]] = set()
+        self._drawn_by: tuple[int, int, int] | None = None
 
     def block(
         self, sample_id: int, sizes: Sizes, recipe: Recipe, draw: Draw, epoch: int, seed: int
@@ -160,25 +150,44 @@ class PlansAhead:
             epoch: that it draws by.
             seed: that it draws by.
         """
-        key = epoch, seed, id(recipe)  # which the block's views keep
-        block = self._block
-        own = None if block is None or block.key != key else block.of(sample_id, sizes)
+
+        def drawn(first: int, sizes: Sizes) -> PlannedBlock:
+            ids = np.arange(first, first + len(sizes)) % (MAX_WORD + 1)
+            return PlannedBlock(draw(recipe, ids, sizes=sizes, epoch=epoch, seed=seed), first, sizes)
+
+        num, is_even = len(sizes), len(sizes) == 1 or bool((sizes == sizes[0]).all())
+        is_for_any = None not in recipe.sized_ops  # what is planned for images of one size can be had for others
+        drawn_by = epoch, seed, id(recipe)  # which the block's views keep
+        block = self._block if self._drawn_by == drawn_by else None
+        own = None if block is None else block.of(sample_id, num)
         if block is None or own is None:
-            num = len(sizes)
-            if block is not None and block.key == key and (is_for_any(recipe) or (sizes == sizes[0]).all()):
-                num = 2 * block.num if 2 * block.num_used > block.num else block.num // 2
-                num = max(len(sizes), min(num, MOST_AHEAD, MAX_WORD - sample_id + 1))
-            planned = sizes if num == len(sizes) else np.tile(sizes[:1], (num, 1))
-            ids = np.arange(sample_id, sample_id + num) % (MAX_WORD + 1)
-            views = draw(recipe, ids, sizes=planned, epoch=epoch, seed=seed)
-            if block is not None:
-                self._frequent = {size for size, num in block.num_of.items() if FREQUENT * num >= block.num}
-            block, own = PlannedBlock(views, sample_id, planned, key), slice(0, len(sizes))
-            self._block = block
-        block.num_used += len(sizes)
+            ahead = self._num_next() if block is not None and (is_for_any or is_even) else 0
+            ahead = min(ahead, MAX_WORD - sample_id + 1)
+            block, own = drawn(sample_id, sizes if ahead <= num else np.tile(sizes[:1], (ahead, 1))), slice(0, num)
+            self._begin(block, drawn_by)
         size = (int(sizes[0, 0]), int(sizes[0, 1]))
-        if len(sizes) == 1 or (sizes == sizes[0]).all():
-            block.num_of[size] += len(sizes)
-            if size in self._frequent and is_for_any(recipe) and (block.sizes[own] != sizes).any():
-                block = block.fitted(size)
+        if is_even:
+            self._num_of[size] += num
+        if (block.sizes[own] != sizes).any():
+            if is_even and size in self._frequent:
+                if size not in self._fitted:
+                    tiled = np.tile(sizes[:1], (block.num, 1))
+                    self._fitted[size] = block.resized(tiled) if is_for_any else drawn(block.first, tiled)
+                block = self._fitted[size]
+            elif not is_for_any:
+                return drawn(sample_id, sizes), slice(0, num)
+        self._num_used += num
         return block, own
+
+    def _num_next(self) -> int:
+        """Of ids in the next block."""
+        assert self._block is not None
+        num = self._block.num
+        return min(2 * num, MOST_AHEAD) if 2 * self._num_used > num else num // 2
+
+    def _begin(self, block: PlannedBlock, drawn_by: tuple[int, int, int]) -> None:
+        if self._block is not None:
+            self._frequent = {size for size, num in self._num_of.items() if FREQUENT * num >= self._block.num}
+        self._block, self._drawn_by = block, drawn_by
+        self._fitted, self._num_used = {}, 0
+        self._num_of.clear()

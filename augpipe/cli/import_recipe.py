@@ -71,8 +71,8 @@ def import_recipe(
         if not any(row.note and note.endswith(row.note) for row in found.rows):
             screen.print(note, markup=False)
     if found.recipe.num_passes > 1:
-        told = "on the CPU only; Recipe.load(path).fused().dump(path) makes them one, for CUDA devices too"
-        screen.print(f"{found.recipe.num_passes} passes, {told}", markup=False)
+        told = "Recipe.load(path).fused().dump(path) makes them one, with other images"
+        screen.print(f"{found.recipe.num_passes} passes; {told}", markup=False)
     if out is None:
         print(text.rstrip("\n"))
     else:

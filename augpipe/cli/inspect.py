@@ -52,7 +52,7 @@ def inspect(
         waits = chosen.reasons(view)
         if waits:
             passes = next(own for one, own in zip(chosen.all_views, chosen.passes, strict=True) if one is view)
-            screen.print(f"{len(passes)} passes, on the CPU only: {', '.join(waits)}")
+            screen.print(f"{len(passes)} passes: {', '.join(waits)}")
         for op in view.ops if fields else ():
             screen.print(_fields(op))
     if chosen.mosaic is not None:

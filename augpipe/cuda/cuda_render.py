@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +23,35 @@ from augpipe.gpu_ops.image.cuda.launch import (
 from augpipe.gpu_ops.image.program_rows import are_filters, first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.planning.output_format import OutputFormat
+from augpipe.planning.record_passes import is_joined, parted_tables
 from augpipe.recipes.recipe import Recipe
-from augpipe.recipes.refusals import refuse_passes
+from augpipe.recipes.refusals import refuse_functions
 
 Rows = npt.NDArray[np.void]
 
 MAX_PENDING = 8
 """Batches that the host may be ahead of the device by; each keeps the memory of its pixels."""
+
+
+class Rendering(NamedTuple):
+    """Images of one size that one pass makes of others."""
+
+    looked_at: npt.NDArray[np.int64]
+    """(B, 5) `DEVICE_PIXEL_COLUMNS`."""
+    rows: Rows
+    """(B,) kernel rows of one pass, one behind the other in memory."""
+    out: torch.Tensor
+    """(B, 3, height, width), or (B, height, width, 3)."""
+    size: tuple[int, int]
+    """Height and width, in pixels."""
+    dtype: str
+    planar: bool
+
+    @property
+    def uploads(self) -> list[npt.NDArray[Any]]:
+        """The tables that the kernels read: what is looked at, where, and what follows, if anything does."""
+        more = [] if self.rows.dtype == KERNEL_ROW else [self.rows]
+        return [self.looked_at, first_parts(self.rows), *more]
 
 
 class DeviceRenderer:
@@ -53,7 +75,7 @@ class DeviceRenderer:
         streams: Streams | None = None,
     ) -> None:
         assert form.framework == "torch"
-        refuse_passes(recipe, str(device))
+        refuse_functions(recipe, str(device))
         self._streams = streams or streams_of(device)
         self._form = form
         self._ring = UploadRing(self._streams)
@@ -139,41 +161,80 @@ class DeviceRenderer:
         stream: int,
         mix_jobs: Sequence[Rows],
     ) -> None:
-        more = [view for view, table in enumerate(tables) if table.dtype != KERNEL_ROW]
-        uploads = [np.asarray(pixels, np.int64), *map(first_parts, tables), *(tables[view] for view in more)]
+        renderings = self._renderings(np.asarray(pixels, np.int64), tables, sizes, outs)
         of_jobs = [(view, jobs) for view, jobs in enumerate(mix_jobs) if len(jobs)]
+        uploads = [table for one in renderings for table in one.uploads]
         uploads += [jobs for _, jobs in of_jobs]
         slot = self._ring.take(uploads)
         try:
-            addresses = slot.upload(uploads)
-            for view, ((height, width), out) in enumerate(zip(sizes, outs, strict=True)):
-                shape: dict[str, Any] = {"num": len(pixels), "height": height, "width": width}
-                shape |= {"planar": self._form.planar, "stream": stream}
-                given, dtype = addresses[0], self._form.dtype
-                if view not in more:
-                    render_batch(given, addresses[1 + view], out.data_ptr(), **shape, held_as=dtype)
-                    continue
-                rows = addresses[1 + len(tables) + more.index(view)]
-                # of this stream alone, so that nobody else is given it before the launches are over
-                copied_bytes = most_copied_bytes(tables[view]["steps"], height, width)
-                levels, copies = self._levels(out), self._copies(len(pixels) * copied_bytes)
-                render_batch(given, addresses[1 + view], levels.data_ptr(), **shape, held_as="float32")
-                memory = levels.data_ptr(), out.data_ptr(), copies.data_ptr()
-                shape |= {"row_bytes": tables[view].itemsize, "copied_bytes": copied_bytes}
-                shape |= {"filters": are_filters(tables[view]["steps"])}
-                finish_batch(rows, *memory, **shape, held_as=dtype)
-            for (view, jobs), given in zip(of_jobs, addresses[len(uploads) - len(of_jobs) :], strict=True):
+            given = iter(slot.upload(uploads))
+            for one in renderings:
+                self._launch_one(one, [next(given) for _ in one.uploads], stream)
+            for (view, jobs), address in zip(of_jobs, given, strict=True):
                 (height, width), out = sizes[view], outs[view]
-                shape = {"num_jobs": len(jobs), "height": height, "width": width, "planar": self._form.planar}
-                mix_batch(given, out.data_ptr(), **shape, held_as=self._form.dtype, stream=stream)
+                shape: dict[str, Any] = {"num_jobs": len(jobs), "height": height, "width": width}
+                shape |= {"planar": self._form.planar}
+                mix_batch(address, out.data_ptr(), **shape, held_as=self._form.dtype, stream=stream)
         finally:  # also where a view's launch fails: the views before it are on their way
             self._keep(keep, sample_ids, partial(self._ring.give_back, slot))
 
+    def _renderings(
+        self,
+        pixels: npt.NDArray[np.int64],
+        tables: Sequence[Rows],
+        sizes: Sequence[tuple[int, int]],
+        outs: Sequence[torch.Tensor],
+    ) -> list[Rendering]:
+        """What is rendered one after the other: the passes of each view, of which all but the last write bytes."""
+        found: list[Rendering] = []
+        for table, size, out in zip(tables, sizes, outs, strict=True):
+            looked_at, last = pixels, table
+            if is_joined(table):
+                *before, (last, _) = parted_tables(table)
+                for rows, own_sizes in before:
+                    made = [
+                        self._earlier(looked_at, rows, np.flatnonzero((own_sizes == one).all(axis=1)), one.tolist())
+                        for one in np.unique(own_sizes, axis=0)
+                    ]
+                    looked_at = np.empty_like(looked_at)
+                    for chosen, rendering in made:
+                        height, width = rendering.size
+                        looked_at[chosen] = 0, width, 0, 0, 3
+                        looked_at[chosen, 0] = rendering.out.data_ptr() + 3 * height * width * np.arange(len(chosen))
+                    found += [rendering for _, rendering in made]
+            found.append(Rendering(looked_at, last, out, size, self._form.dtype, self._form.planar))
+        return found
+
+    def _earlier(
+        self, looked_at: npt.NDArray[np.int64], rows: Rows, chosen: npt.NDArray[np.intp], size: tuple[int, int]
+    ) -> tuple[npt.NDArray[np.intp], Rendering]:
+        """Some images of a pass that another one looks at, and which they are."""
+        height, width = size
+        purpose = "images between two passes"
+        out = allocate((len(chosen), height, width, 3), torch.uint8, self._streams.device, purpose=purpose)
+        return chosen, Rendering(looked_at[chosen], rows[chosen], out, (height, width), "uint8", planar=False)
+
+    def _launch_one(self, one: Rendering, addresses: Sequence[int], stream: int) -> None:
+        height, width = one.size
+        shape: dict[str, Any] = {"num": len(one.rows), "height": height, "width": width}
+        shape |= {"planar": one.planar, "stream": stream}
+        looked_at, first, *more = addresses
+        if not more:
+            render_batch(looked_at, first, one.out.data_ptr(), **shape, held_as=one.dtype)
+            return
+        # of this stream alone, so that nobody else is given it before the launches are over
+        copied_bytes = most_copied_bytes(one.rows["steps"], height, width)
+        levels, copies = self._levels(one.out), self._copies(len(one.rows) * copied_bytes)
+        render_batch(looked_at, first, levels.data_ptr(), **shape, held_as="float32")
+        memory = levels.data_ptr(), one.out.data_ptr(), copies.data_ptr()
+        shape |= {"row_bytes": one.rows.itemsize, "copied_bytes": copied_bytes}
+        finish_batch(more[0], *memory, **shape, filters=are_filters(one.rows["steps"]), held_as=one.dtype)
+
     def _levels(self, out: torch.Tensor) -> torch.Tensor:
-        """Memory for levels of images that take more than one pass: the batch's own where that holds float32."""
+        """Memory for levels that steps follow: the images' own where that holds float32."""
         if out.dtype == torch.float32:
             return out
-        return allocate(out.shape, torch.float32, self._streams.device, purpose="levels between two passes")
+        return allocate(out.shape, torch.float32, self._streams.device, purpose="levels that steps follow")
 
     def _copies(self, num_bytes: int) -> torch.Tensor:
         """Memory for levels of images that are filtered, which their neighbours still look at."""

@@ -83,7 +83,7 @@ class Group(Op):
     """None: what moves pixels among its ops is part of the look-up before the group, and its other ops act behind all
     look-ups of that pass. Otherwise the group begins a pass, as in libraries that finish each step: it looks at the
     levels that all ops before it have made, by this interpolation instead of the recipe's. Shrinking does not average,
-    and the image's edge does not mix with a constant border. Several passes run on the CPU only."""
+    and the image's edge does not mix with a constant border."""
 
     @model_validator(mode="after")
     def _holds_augmentations(self) -> Self:

@@ -18,7 +18,7 @@ _OFF = 'or build the loader with targets="off", which gives images and labels on
 
 
 def chosen_targets(
-    asked: "TargetOptions | TargetsName | None", source: Source, recipes: Sequence[Recipe], *, is_on_cuda: bool
+    asked: "TargetOptions | TargetsName | None", source: Source, recipes: Sequence[Recipe]
 ) -> "TargetOptions | None":
     """How a loader maps targets; None where its batches have none.
 
@@ -54,7 +54,7 @@ def chosen_targets(
             "up the label maps of its source as mask_interpolation says."
         )
     for recipe in recipes:
-        _refuse(recipe, has_label_maps=bool(source.has_label_maps), is_on_cuda=is_on_cuda)
+        _refuse(recipe, has_label_maps=bool(source.has_label_maps))
     if options.masks or options.polygons:
         known = source.targets_of(np.empty(0, np.int64))
         if known is None or known.polygons is None:
@@ -79,13 +79,13 @@ def _refuse_unasked(source: Source) -> None:
             )
 
 
-def _refuse(recipe: Recipe, *, has_label_maps: bool, is_on_cuda: bool) -> None:
+def _refuse(recipe: Recipe, *, has_label_maps: bool) -> None:
     if has_label_maps and (mixes := label_maps_mixed_by(recipe)):
         raise ValueError(
             f"{recipe.called} shows two images at once ({', '.join(mixes)}), so that its pixels have no one label, and "
             f"the source has label maps. Use CutMix, which pastes label maps as it does images, {_OFF}."
         )
     try:
-        refuse_targets(recipe, is_on_cuda=is_on_cuda)
+        refuse_targets(recipe)
     except ValueError as problem:
         raise ValueError(f"{str(problem).removesuffix(', or the targets.')}, {_OFF}.") from None

@@ -14,8 +14,8 @@ from augpipe.recipes.recipe import Recipe
 
 NOT_FOLLOWED = ("grid_shuffle",)
 """Ops that cut objects apart, which no target follows."""
-ON_THE_CPU = ("elastic_transform", "grid_distortion", "optical_distortion")
-"""Ops that targets follow where images are made on the CPU."""
+BENDING = ("elastic_transform", "grid_distortion", "optical_distortion")
+"""Ops that bend the frame more strongly than a lens."""
 Rows = npt.NDArray[np.void]
 Float = npt.NDArray[np.float64]
 Int = npt.NDArray[np.int64]
@@ -108,15 +108,10 @@ def _kinds(drawn: np.dtype[np.void]) -> set[str]:
     return names.union(*(_kinds(drawn[name]) for name in drawn.names or ()))
 
 
-def refuse_targets(recipe: Recipe, *, is_on_cuda: bool = False) -> None:
+def refuse_targets(recipe: Recipe) -> None:
     """Raise a ValueError if a recipe changes images in a way that targets do not follow."""
     if found := _found(recipe, NOT_FOLLOWED):
         raise ValueError(f"masks, boxes and points do not follow {found[0]}. Leave it out, or the targets.")
-    if is_on_cuda and (found := _found(recipe, ON_THE_CPU)):
-        raise ValueError(
-            f'masks, boxes and points do not follow {found[0]} on CUDA devices. Choose device="cpu", leave it out, or '
-            "the targets."
-        )
 
 
 def refuse_shuffles(recipe: Recipe) -> None:

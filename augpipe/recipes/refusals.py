@@ -38,25 +38,12 @@ def refuse_mixing(recipe: Recipe, what: str) -> None:
         )
 
 
-def refuse_passes(recipe: Recipe, where: str) -> None:
-    """Raise ValueError where a recipe takes several passes and images are rendered on a device."""
+def refuse_functions(recipe: Recipe, where: str) -> None:
+    """Raise ValueError where a recipe calls functions and images are rendered on a device."""
     if recipe.has_functions:
         raise ValueError(
             f"{recipe.called} calls a function of yours ({recipe.functions_text}), which takes an array on the CPU, "
             f'and {where} has none. Choose device="cpu", or leave ops.Custom out.'
-        )
-    if recipe.num_passes > 1:
-        view = next(view for view, own in zip(recipe.all_views, recipe.passes, strict=True) if len(own) > 1)
-        step, look_up = next(recipe.waits(view))
-        if not step:
-            raise ValueError(
-                f"{recipe.called} takes {recipe.num_passes} passes, as {look_up} has an own_look, and {where} makes "
-                "one. Use recipe.fused(), which leaves own_look out (for a file: "
-                'Recipe.load(path).fused().dump(path)), or choose device="cpu".'
-            )
-        raise ValueError(
-            f"{recipe.called} takes {recipe.num_passes} passes, as {step} stands before {look_up}, and {where} makes "
-            'one. List such steps behind geometry, as recipe.fused() does, or choose device="cpu".'
         )
 
 

@@ -52,6 +52,7 @@ def answers(run: Run) -> dict[str, Callable[[Findings], Covered | None]]:
         "number types and layouts": partial(_each_form, run),
         "mixing": partial(_mixing, run),
         "channels": partial(_channels, run),
+        "several passes": partial(_several_passes, run),
         "packing": lambda findings: findings.check("packing 1, 3 and 4 channels to RGBX", all(packed(run))),
         "nvJPEG": partial(nvjpeg, run, None),
         "batches by each route": partial(_routes, run),
@@ -185,6 +186,26 @@ def _each_form(run: Run, findings: Findings) -> None:
                 findings.check(f"the chain in {name}", passed, results[name])
     findings.keep("the whole chain, CPU beside CUDA, the same number type", results)
     _all_made(findings, "fused", "finish")
+
+
+def _several_passes(run: Run, findings: Findings) -> None:
+    """Steps before geometry, in images of one size and of several, and a group that finishes op by op."""
+    images, side = decoded(run, run.pick(16, 3)), run.pick(224, 6)
+    crop, turn, noise = ops.RandomResizedCrop(size=side), ops.Rotate(), ops.Noise(p=1.0)
+    in_turn = ops.AllOf(ops=[turn, ops.Contrast(), ops.Shear()], in_turn=True, own_look="bilinear")
+    chains: dict[str, tuple[ops.Op, ...]] = {
+        "crop, noise, turn": (crop, noise, turn),
+        "noise, turn, crop": (noise, turn, crop),
+        "crop, and in turn": (crop, in_turn),
+    }
+    for name, chain in chains.items():
+        recipe = Recipe(name=name, ops=(*chain, ops.Normalize()), border="constant")
+        made = plan(recipe, range(len(images)), sizes=[image.shape[:2] for image in images])
+        expected = Augment(recipe, framework="torch", num_threads=1)(images, plan=made)
+        (found,) = OnDevice(run, images, recipe, form()).render(made)
+        passed, figures = pixels_agree(found, expected, recipe, 2.0)  # levels between passes may be rounded apart
+        findings.keep(f"several passes: {name}", figures | {"passes": recipe.num_passes})
+        findings.check(f"several passes: {name}", passed and recipe.num_passes > 1, figures)
 
 
 def _mixing(run: Run, findings: Findings) -> Covered:

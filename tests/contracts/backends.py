@@ -18,7 +18,7 @@ import torch
 from augpipe import Batch, Loader, MixedLabels, Recipe, View
 from augpipe.cache import CacheStatistics
 from augpipe.decoding import MAX_PIXELS, probe
-from augpipe.ops import CenterCrop, Flip, MultiResolutionCrop, Normalize, RandomResizedCrop, Rotate, Vignette
+from augpipe.ops import CenterCrop, Flip, MultiResolutionCrop, Noise, Normalize, RandomResizedCrop, Rotate, Vignette
 from augpipe.planning.kernel_rows import dct_factors
 from tests.augpipe.decoding.image_files import encoded, exif, scene
 from tests.augpipe.loader.loader_sources import MemorySource, as_array, views_of
@@ -53,7 +53,8 @@ VIEWS = Recipe(
         View(ops=(CenterCrop(size=(2, 4), scale=9), Normalize())),
     ),
 )
-RECIPES = {recipe.name: recipe for recipe in (CROPS, LEVELS, CENTRE, VIEWS)}
+PASSES = Recipe(name="passes", border="constant", ops=(Noise(p=0.5), RandomResizedCrop(size=(4, 3)), Normalize()))
+RECIPES = {recipe.name: recipe for recipe in (CROPS, LEVELS, CENTRE, VIEWS, PASSES)}
 
 MOST_ON_DEVICE = {"float32": 1e-4, "float16": 4e-3, "bfloat16": 3e-2, "uint8": 1.0}
 """How far a device's normalised pixels may be apart; float32 rounds in another order, others take the next number."""

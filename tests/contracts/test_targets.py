@@ -2,14 +2,29 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from augpipe import Recipe, TargetOptions
-from augpipe.ops import CenterCrop, CutMix, Flip, KeepObjects, LensDistortion, RandomResizedCrop, Rotate
+from augpipe.ops import (
+    CenterCrop,
+    CutMix,
+    ElasticTransform,
+    Flip,
+    GridDistortion,
+    KeepObjects,
+    LensDistortion,
+    Noise,
+    Op,
+    OpticalDistortion,
+    RandomResizedCrop,
+    Rotate,
+)
 from tests.augpipe.decoding.image_files import scene
 from tests.augpipe.loader.loader_sources import TEXT
 from tests.augpipe.loader.target_sources import (
+    LabelMapSource,
     ObjectSource,
     label_map_source_of,
     object_source_of,
@@ -22,6 +37,8 @@ from tests.contracts.backends import PLAIN as CPU
 BENT = Recipe(name="bent", ops=(RandomResizedCrop(size=(4, 5)), LensDistortion(), Rotate(), Flip()))
 KEEP = KeepObjects(rule="visible", classes={"cat": 2.0, "dog": 1.0, "owl": 1.0}, tries=4)
 KEEPING = Recipe(name="keeping", ops=(Flip(), RandomResizedCrop(size=(4, 5), scale=(0.05, 0.3), keep_objects=KEEP)))
+TURNED = Recipe(name="turned", border="constant", ops=(Noise(p=1.0), Rotate(), RandomResizedCrop(size=(4, 5)), Flip()))
+ELASTIC = Recipe(name="elastic", ops=(RandomResizedCrop(size=(4, 5)), ElasticTransform(alpha=20.0, sigma=2.0, p=1.0)))
 PASTED = Recipe(name="pasted", ops=(RandomResizedCrop(size=(4, 5)), Flip()), mixing=(CutMix(),))
 CONTENTS = [*JPEGS[:6], scene(15, 14, 3)]
 
@@ -32,7 +49,7 @@ def sources() -> list[ObjectSource]:
 
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("cache", ["off", "device"])
-@pytest.mark.parametrize("recipe", [BENT, VIEWS, KEEPING, PASTED], ids=lambda recipe: recipe.name)
+@pytest.mark.parametrize("recipe", [BENT, VIEWS, KEEPING, TURNED, ELASTIC, PASTED], ids=lambda recipe: recipe.name)
 def test_targets_are_those_of_one_thread(backend: Backend, recipe: Recipe, cache: Any) -> None:
     options = TargetOptions(masks=True)
     for source in sources():
@@ -59,6 +76,20 @@ def test_label_maps_alone_are_a_tensor(backend: Backend) -> None:
     for batch, wanted in zip(backend.of(source, BENT), CPU.of(source, BENT), strict=True):
         assert isinstance(batch.targets, torch.Tensor) and batch.targets.equal(wanted.targets)
         assert batch.targets.device == batch.images.device
+
+
+@pytest.mark.parametrize(
+    "op", [ElasticTransform(alpha=30.0, sigma=2.0, p=1.0), GridDistortion(p=1.0), OpticalDistortion(p=1.0)]
+)
+def test_a_label_map_shows_what_an_image_of_its_labels_does(backend: Backend, op: Op) -> None:
+    labels = np.arange(12 * 15, dtype=np.uint8).reshape(12, 15)
+    source = LabelMapSource([np.dstack([labels] * 3)] * 4, [], [labels] * 4)
+    always = op.model_copy(update={"p": 1.0})
+    recipe = Recipe(ops=(always, Rotate(max_deg=20, p=1.0)), interpolation="nearest", border="constant")
+    for batch in backend.of(source, recipe, dtype="uint8"):
+        shown = batch.images[:, 0].int()
+        apart = (shown != batch.targets.int()) & (batch.targets != 255)
+        assert apart.float().mean() <= 0.01 and (batch.targets != 255).float().mean() > 0.6
 
 
 def test_a_replaced_sample_brings_its_own_targets(backend: Backend) -> None:

@@ -9,7 +9,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from augpipe import Augment, Plan, Recipe, ops, plan
-from augpipe.planning.fields import NOT_FOLLOWED, ON_THE_CPU
+from augpipe.planning.fields import BENDING, NOT_FOLLOWED
 from augpipe.planning.plan import refusals
 from augpipe.planning.targets.boxes import map_boxes
 from augpipe.planning.targets.inverse_map import InverseMap
@@ -58,7 +58,7 @@ def drawn_for(recipe: Recipe, seed: int, size: tuple[int, int] = SIZE) -> tuple[
     `test_bent_targets` looks at."""
     assume(
         refusals(recipe, [size]) == [None]
-        and not any(inner.op in (*NOT_FOLLOWED, *ON_THE_CPU) for op in recipe.ops for inner in op.flat)
+        and not any(inner.op in (*NOT_FOLLOWED, *BENDING) for op in recipe.ops for inner in op.flat)
     )
     drawn = plan(recipe, [seed], sizes=[size])
     look = dense(drawn, 0)

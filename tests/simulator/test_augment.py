@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from augpipe import Augment, Recipe, plan, recipes
+from augpipe import Augment, Recipe, ops, plan, recipes
 from augpipe.augment_call import inputs
 from augpipe.cuda.cuda_render import DeviceRenderer
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
@@ -286,10 +286,41 @@ def test_a_module_in_front_of_a_model(on_device: list[int]) -> None:
     assert_near(module(torch.from_numpy(batch)), torch.from_numpy(expected))
 
 
-def test_several_passes_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+FINISHED = {"own_look": "bilinear", "ops": [ops.Solarize(p=1.0), ops.Rotate(max_deg=30), ops.Shear()]}
+OF_PASSES = {
+    "of one size": [RandomResizedCrop(size=(9, 10)), Noise(p=1.0), Rotate(max_deg=20), Normalize()],
+    "of each image's size": [Noise(p=0.5), ops.Perspective(p=1.0), ops.Equalize(p=1.0), RandomResizedCrop(size=8)],
+    "whole images": [ops.CoarseDropout(p=1.0, height=(2, 4), width=(2, 4)), Rotate(max_deg=20), ops.Invert(p=0.5)],
+    "of filters": [ops.GaussianBlur(p=1.0), Rotate(max_deg=20), ops.MedianBlur(p=1.0), CenterCrop(size=7)],
+    "four": [Noise(p=1.0), Rotate(), Noise(p=1.0), ops.Zoom(), Noise(p=1.0), ops.Perspective(), ops.Solarize(p=1.0)],
+    "finished op by op": [CenterCrop(size=9), ops.AllOf(in_turn=True, **FINISHED), Normalize()],
+}
+
+
+@pytest.mark.parametrize("kind", OF_PASSES)
+def test_several_passes_agree_with_the_cpu(on_device: list[int], kind: str) -> None:
+    recipe = Recipe(name="passes", ops=OF_PASSES[kind], border="constant")
+    assert recipe.num_passes > 1
+    options: dict[str, Any] = {} if Normalize() in recipe.ops else {"dtype": "uint8"}
+    found = Augment(recipe, 3, **options)([torch.from_numpy(p) for p in IMAGES], sample_ids=[4, 5, 6])
+    expected = expected_of(recipe, IMAGES, [4, 5, 6], **options)
+    scale = 1 if options else LEVEL
+    for one, other in zip(found, expected, strict=True):
+        apart = (one.double() - other.double()).abs() / scale
+        assert apart.max() <= 1 and apart.mean() < 0.02
+
+
+def test_views_of_one_pass_and_of_several_share_a_batch(on_device: list[int]) -> None:
+    views = (View(ops=(CenterCrop(size=8), Normalize())), View(ops=(Noise(p=1.0), Rotate(), CenterCrop(size=5))))
+    recipe = Recipe(name="both", views=views)
+    found = Augment(recipe, 3)([torch.from_numpy(p) for p in IMAGES], sample_ids=[4, 5, 6])
+    for one, other in zip(found, expected_of(recipe, IMAGES, [4, 5, 6]), strict=True):
+        assert_near(one, other, 1.01 if other.max() > 10 else LEVEL)
+    assert on_device == [3]
+
+
+def test_functions_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "DEVICE_TYPES", ("cpu",))
-    listed = Recipe(name="listed", ops=(Noise(), CenterCrop(size=5)))
-    image = torch.from_numpy(scene(9, 12))
-    with pytest.raises(ValueError, match="recipe 'listed' takes 2 passes, as noise stands before center_crop, and cpu"):
-        Augment(listed)(image)
-    assert Augment(listed.fused())(image).shape == (3, 5, 5)
+    augment = Augment(Recipe(name="two", ops=(ops.Custom(np.negative), Rotate())))
+    with pytest.raises(ValueError, match=r"'two' calls a function of yours \(.*\), which takes an array on the CPU"):
+        augment(torch.from_numpy(IMAGES[0]))

@@ -13,7 +13,7 @@ from augpipe.gpu_ops.image.fused import bends
 from augpipe.gpu_ops.image.nearest import nearest_pixels, take_classes
 from augpipe.gpu_ops.image.paired import linear_values, majority_pixels
 from augpipe.gpu_ops.image.program_rows import first_parts
-from augpipe.planning.fields import ON_THE_CPU, bent_points_of_pass, drawn_by
+from augpipe.planning.fields import BENDING, bent_points_of_pass, drawn_by
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.record_passes import has_passes, passes_of
 from augpipe.planning.targets.options import Interpolation
@@ -57,7 +57,7 @@ def mapped_mask(
     """
     if by == "nearest":
         return map_mask(mask, shown_pixels(row, fills=fills, table=table), fill, into)
-    as_taps = not drawn_by(row).isdisjoint(ON_THE_CPU)
+    as_taps = not drawn_by(row).isdisjoint(BENDING)
     passes = passes_of(row)
     if into is not None and len(passes) > 1:
         mask = mask.astype(into.dtype)  # which holds the fill, too
@@ -162,7 +162,7 @@ def shown_pixels(
             such ops had not been otherwise before.
     """
     if as_taps is None:
-        as_taps = not drawn_by(row).isdisjoint(ON_THE_CPU)
+        as_taps = not drawn_by(row).isdisjoint(BENDING)
     if has_passes(row):
         earlier, *others = (shown_pixels(own, fills=fills, as_taps=as_taps) for own in passes_of(row))
         for later in others:

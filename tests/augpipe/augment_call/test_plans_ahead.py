@@ -103,6 +103,19 @@ def test_they_are_planned_alone_where_all_depends_on_the_size(planned: list[int]
     assert max(planned) <= 2
 
 
+@pytest.mark.parametrize("pattern", ["01", "0012", "000000012"])
+def test_sizes_that_come_often_are_planned_ahead_all_the_same(pattern: str, planned: list[int]) -> None:
+    recipe = Recipe(ops=[ops.Translate(p=1.0), ops.Erase(p=1.0)])
+    photographs, ahead, apart = [noise(*size, seed=1) for size in SIZES], Augment(recipe, 7), Augment(recipe, 7)
+    expected = [apart(photographs[int(pattern[number % len(pattern)])], [number]) for number in range(200)]
+    planned.clear()
+    for number in range(200):
+        assert np.array_equal(ahead(photographs[int(pattern[number % len(pattern)])]), expected[number])
+    assert max(planned) >= 64 and len(planned) < 40
+    ahead.set_epoch(1)
+    assert np.array_equal(ahead(photographs[1]), apart(photographs[1], [0], 1))
+
+
 def test_the_last_ids_begin_again_from_0() -> None:
     call, apart, photograph = Augment(RECIPE), Augment(RECIPE), noise(40, 50, seed=1)
     call.next_id = 2**32 - 6

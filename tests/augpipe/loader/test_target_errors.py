@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from augpipe import Augment, Recipe, SampleError, TargetOptions, ops
-from augpipe.pipeline.target_choice import chosen_targets
 from augpipe.sources.targets import Targets
 from tests.augpipe.loader.loader_sources import TEXT, MemorySource, jpegs, truncated
 from tests.augpipe.loader.target_sources import (
@@ -95,15 +94,6 @@ def test_recipes_that_targets_do_not_follow_are_refused(source: ObjectSource) ->
     with pytest.raises(ValueError, match="do not follow"):
         loader_of(source, {0: CROPPED, 2: recipe})
     assert len(loader_of(source, recipe, targets="off")) == 3
-
-
-@pytest.mark.parametrize("op", [ops.GridDistortion(), ops.ElasticTransform(), ops.OpticalDistortion()])
-def test_targets_do_not_follow_bends_on_cuda_devices(source: ObjectSource, op: ops.Op) -> None:
-    recipe = Recipe(ops=(ops.RandomResizedCrop(size=32), op))
-    assert chosen_targets(None, source, [recipe], is_on_cuda=False) is not None
-    assert chosen_targets("off", source, [recipe], is_on_cuda=True) is None
-    with pytest.raises(ValueError, match=rf'{op.op} on CUDA devices. Choose device="cpu", .* with targets="off"'):
-        chosen_targets(None, source, [recipe], is_on_cuda=True)
 
 
 def test_what_the_source_does_not_know_is_refused(source: ObjectSource) -> None:

@@ -19,7 +19,7 @@ from augpipe.ops.random_words import stream_id
 from augpipe.pipeline.host_output import HostOutput
 from augpipe.preview.contents import by_step
 from augpipe.recipes.parts import without_ops
-from augpipe.recipes.refusals import refuse_passes
+from augpipe.recipes.refusals import refuse_functions
 from tests.augpipe.loader.jpeg_loaders import jpeg_files
 from tests.augpipe.loader.loader_sources import MemorySource
 
@@ -298,7 +298,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
         r"'two' calls a function of yours \(mark\), which a file cannot hold\. Note seed",
     ),
     "a device": (
-        lambda path: refuse_passes(TWO, 'device="cuda"'),
+        lambda path: refuse_functions(TWO, 'device="cuda"'),
         r"'two' calls a function of yours \(mark\), which takes an array on the CPU, and device=\"cuda\" has none",
     ),
     "one pass": (lambda path: TWO.fused(), r"'two' calls a function of yours \(mark\) on what all before it have"),

@@ -174,14 +174,6 @@ def test_a_recipe_of_several_passes_carries_another_number(caplog: pytest.LogCap
         Loader(images, TWO, batch_size=1).load_state_dict(state)
 
 
-def test_a_device_makes_one_pass() -> None:
-    from augpipe.recipes.refusals import refuse_passes
-
-    with pytest.raises(ValueError, match=r"'two' takes 2 passes, as noise stands before rotate, and cuda:1 makes"):
-        refuse_passes(TWO, "cuda:1")
-    refuse_passes(TWO.fused(), "cuda:1")
-
-
 def test_steps_of_the_first_pass_are_drawn_within_its_own_frame() -> None:
     hole = ops.CoarseDropout(num=(1, 1), height=(1.0, 1.0), width=(1.0, 1.0), unit="fraction", fill=200, p=1.0)
     found = Augment(Recipe(ops=[hole, ops.RandomCrop(size=5)]), dtype="uint8")(IMAGE)
