@@ -21,7 +21,8 @@ def import_recipe(
         str,
         typer.Argument(
             metavar="FILE[:NAME]|MODULE:NAME|-",
-            help="A script (read, never executed) and the name of the transforms in it; a JSON file of A.to_dict or "
+            help="A script or notebook (read, never executed) and the name of the transforms in it, their line, or a "
+            "call, as \"train.py:get_transforms(phase='train')\"; a JSON file of A.to_dict or "
             "of an image processor; a module to import and its object; or - for calls on standard input.",
             show_default=False,
         ),
@@ -90,7 +91,7 @@ def _draw_comparison(source: str, found: "Imported", photo: Path, sheet: Path) -
     if source == "-" or Path(path).suffix == ".json":
         raise ValueError(f"--compare cannot build {source}. Give a script, as train.py:transforms, or a module.")
     is_script = Path(path).exists()
-    script = Path(path).read_text(encoding="utf-8") if is_script else ""
+    script = _script(Path(path)) if is_script else ""
     made = theirs.of_text(script, name or None) if is_script else _of_module(path, name)
     image = whole_image(as_source(str(photo), {}), 0)
     is_normalized = any(op.op == "normalize" for op in found.recipe.ops)
@@ -127,13 +128,24 @@ def _found(source: str, version: str | None, strict: bool) -> "Imported":
         is_processor = "transform" not in data and "__class_fullname__" not in data
         return imported.from_hugging_face(data) if is_processor else imported.from_albumentations(data, strict=strict)
     if Path(path).exists():
-        text = Path(path).read_text(encoding="utf-8")
-        return imported.from_text(text, name or None, version=version, strict=strict)
+        return imported.from_text(_script(Path(path)), name or None, version=version, strict=strict)
     if not name or Path(path).suffix:
         raise ValueError(
             f"{path} is not a file. Give a script, as train.py:transforms, or a module, as my.data:transforms."
         )
     return imported.from_object(_of_module(path, name), strict=strict)
+
+
+def _script(path: Path) -> str:
+    """The text of a script, or of a notebook's cells without what only a notebook runs."""
+    import json
+
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".ipynb":
+        return text
+    cells = [cell["source"] for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+    lines = [line for cell in cells for line in "".join(cell).splitlines()]
+    return "\n".join("" if line.lstrip().startswith(("%", "!")) else line for line in lines)
 
 
 def _of_module(module: str, name: str) -> Any:

@@ -119,8 +119,9 @@ def from_text(text: str, name: str | None = None, *, version: str | None = None,
     The library need not be installed.
 
     Args:
-        text: `A.Compose([...])`, or a script that assigns such a call to a name or returns it from a function.
-        name: that name, where the script has several recipes.
+        text: `A.Compose([...])`, or a script that has such a call.
+        name: which one, where the script has several recipes: the name that it is assigned to, as `train` or
+            `transforms['train']`; its line, as `42`; or a call, as `get_transforms(phase='train')`.
         version: "1" or "2" of albumentations, whose defaults differ; None takes the one that has all arguments.
         strict: refuse what cannot be mapped, instead of leaving it out.
 

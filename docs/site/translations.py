@@ -28,6 +28,7 @@ VALUES = {
     "kernel_size": "5",
     "min_max_height": "(128, 256)",
     "min_size": "128",
+    "n": "1",
     "padding": "4",
     "quality": "(50, 95)",
     "rotate": "(-20, 20)",

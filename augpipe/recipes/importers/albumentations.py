@@ -10,12 +10,13 @@ from augpipe.ops import Op
 from augpipe.recipes.importers.albumentations_geometry import GEOMETRY
 from augpipe.recipes.importers.albumentations_pixels import PIXELS
 from augpipe.recipes.importers.albumentations_values import BORDERS, INTERPOLATIONS, name_of, refuse_chance
-from augpipe.recipes.importers.findings import Findings, Maker, channels, same
+from augpipe.recipes.importers.findings import Findings, Maker, channels, refuse_crops, same
 from augpipe.recipes.importers.functions import NOT_HELD, NOTE, WithSides, custom, with_functions
 from augpipe.recipes.importers.sides import swap_sides
 
 VERSIONS = ("1", "2")
 """Those whose transforms are mapped."""
+FROM_0_TO_1 = "images are in 0..1 there, as max_pixel_value=1 says."
 SEEDED = "seed: there all transforms draw the same numbers, so two flips come together; here each draws its own."
 """What differs of a Compose with a seed, of version 2."""
 
@@ -130,10 +131,18 @@ def _add_all(found: Findings, transforms: list[Mapping[str, Any]]) -> None:
 
 
 def _normalize(found: Findings, one: Mapping[str, Any]) -> None:
-    if one.get("max_pixel_value", 255.0) != 255.0 or one.get("normalization", "standard") != "standard":
-        raise ValueError("only the standard normalisation of levels in 0..255 is mapped")
+    kind = one.get("normalization", "standard")
+    if kind != "standard":
+        raise ValueError(f"normalization={kind!r} is not mapped; 'standard' is")
     refuse_chance(one)
-    found.add("Normalize", ops.Normalize(mean=channels(one["mean"]), std=channels(one["std"])))
+    white = float(one.get("max_pixel_value") or 255.0)
+    if white not in (1.0, 255.0):
+        raise ValueError(f"max_pixel_value={white:g} is not mapped: levels are in 0..255 here; set 255")
+    mean, std = (channels(one[name]) for name in ("mean", "std"))
+    is_of_parts = white == 255.0 or max(*mean, *std) <= 1.0  # of images that were divided before, where white is 1
+    unit = 1.0 if is_of_parts else 255.0
+    made = ops.Normalize(mean=channels(mean, unit), std=channels(std, unit))
+    found.add("Normalize", made, note=FROM_0_TO_1 if white == 1.0 and is_of_parts else "")
 
 
 def _to_float(found: Findings, one: Mapping[str, Any]) -> None:
@@ -148,8 +157,22 @@ def _members(found: Findings, one: Mapping[str, Any], with_p: bool) -> tuple[Op,
         inner = found.within()
         _add_all(inner, _flattened(held if with_p or "p" not in held else {**held, "p": 1.0}))
         own = tuple(inner.ops) or (ops.Identity(),)
+        refuse_crops(own)
         members.append(own[0] if len(own) == 1 else ops.AllOf.model_validate({"ops": own}))
     return tuple(members)
+
+
+def _some_of(found: Findings, one: Mapping[str, Any]) -> None:
+    """Version 2 chooses evenly, and each that is chosen has its own chance."""
+    if found.measured_as != ("albumentations-2",):
+        raise ValueError(
+            "of version 1 weighs transforms by p and may choose one twice, which is not mapped; write OneOf"
+        )
+    if one.get("replace"):
+        raise ValueError("replace=True may choose one twice, which is not mapped; leave it out")
+    members = _members(found, one, with_p=True)
+    num = min(int(one["n"]), len(members))
+    found.add("SomeOf", ops.SomeOf.model_validate({"ops": members, "num": (num, num), "p": one["p"]}), holds=True)
 
 
 def _one_of(found: Findings, one: Mapping[str, Any]) -> None:
@@ -166,6 +189,14 @@ def _all_of(found: Findings, one: Mapping[str, Any]) -> None:
     found.add(name_of(one), made, holds=True)
 
 
+def _to_tensor(found: Findings, one: Mapping[str, Any]) -> None:
+    """That of the versions before ToTensorV2: it divides levels by 255, and may normalise them."""
+    given = one.get("normalize")
+    if given is not None or not any(isinstance(op, ops.Normalize) for op in found.ops):
+        mean, std = (given["mean"], given["std"]) if given else ((0.0,), (1.0,))
+        found.add("ToTensor", ops.Normalize(mean=channels(mean), std=channels(std)))
+
+
 def _nothing(found: Findings, one: Mapping[str, Any]) -> None:
     pass
 
@@ -176,11 +207,12 @@ MADE: dict[str, Maker] = (
     | {
         "Normalize": _normalize,
         "ToFloat": _to_float,
-        "ToTensor": _nothing,
+        "ToTensor": _to_tensor,
         "ToTensorV2": _nothing,
         "Lambda": _lambda,
         "NoOp": same(ops.Identity),
         "OneOf": _one_of,
+        "SomeOf": _some_of,
         "Compose": _all_of,
         "Sequential": _all_of,
     }

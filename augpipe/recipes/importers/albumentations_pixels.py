@@ -10,6 +10,9 @@ from augpipe.recipes.importers.findings import Findings, Maker, levels, refused,
 
 OPENCV_SIGMAS = {3: 0.8493, 5: 1.08, 7: 1.42}
 """The sigmas that are nearest to the kernels that OpenCV has of these sizes for a sigma of 0."""
+HOLES = "write CoarseDropout, which fills rectangles"
+TONES = "write RandomBrightnessContrast, which changes all of it"
+BLURS = "write GaussianBlur or MotionBlur"
 CLAHE_NOTE = "OpenCV rounds L*, a* and b* to 256 levels; here the new ones are not rounded."
 
 
@@ -167,8 +170,12 @@ def _odd(size: int) -> int:
 def _sides(one: Mapping[str, Any]) -> tuple[int, int]:
     """Smallest and largest side of a kernel, odd ones."""
     value = one["blur_limit"]
-    low, high = value if isinstance(value, list | tuple) else (3, value)
-    return _odd(max(3, int(low))), _odd(max(3, int(high)))
+    low, high = map(int, value if isinstance(value, list | tuple) else (3, value))
+    if "always_apply" in one:  # version 1, which draws every second size from the first one on
+        if low % 2 == 0:
+            raise ValueError(f"blur_limit={value} draws even sizes, which are not mapped; begin at {low + 1}")
+        high = max(low, high - (high - low) % 2)
+    return _odd(max(3, low)), _odd(max(3, high))
 
 
 def _gaussian_blur(found: Findings, one: Mapping[str, Any]) -> None:
@@ -308,6 +315,19 @@ PIXELS: dict[str, Maker] = {
     "IAAEmboss": _blend(ops.Emboss, "strength"),
     "ISONoise": _iso_noise,
     "RandomFog": _fog,
+    "GridDropout": refused(f"fills a grid of holes; {HOLES}"),
+    "PixelDropout": refused(f"fills single pixels; {HOLES}, or Noise"),
+    "ChannelDropout": refused("blackens a channel; write ChannelShuffle or ToGray, here also ColorCast"),
+    "RandomShadow": refused(f"darkens polygons; {TONES}, or Vignette"),
+    "RandomSunFlare": refused(f"draws a flare; {TONES}"),
+    "RandomRain": refused("draws lines; write RandomFog of version 1, or MotionBlur"),
+    "RandomSnow": refused(f"whitens dark parts; {TONES}"),
+    "PlasmaBrightnessContrast": refused(f"changes parts of an image otherwise than others; {TONES}"),
+    "RandomToneCurve": refused("bends the curve of levels at two places; write RandomGamma"),
+    "ToSepia": refused("mixes channels; write ToGray or HueSaturationValue"),
+    "Defocus": refused(f"blurs by a disc; {BLURS}"),
+    "ZoomBlur": refused(f"blurs towards the centre; {BLURS}"),
+    "GlassBlur": refused(f"exchanges pixels; {BLURS}"),
     "MaskDropout": refused("looks at objects of a mask; write CoarseDropout, which fills rectangles wherever they lie"),
 }
 """The name of a transform -> what makes ops of it."""

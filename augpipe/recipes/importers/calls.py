@@ -2,49 +2,19 @@
 
 import ast
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from augpipe.recipes.importers.command_line import is_parsed, options_of
+from augpipe.recipes.importers.constants import LIBRARIES, MODULES, USUAL_NAMES, WRAPPERS, constant
+from augpipe.recipes.importers.functions import OF_SCRIPT
 from augpipe.recipes.importers.lines import written_line
-from augpipe.recipes.importers.names import Names
+from augpipe.recipes.importers.names import Default, Known, Meaning, Names, changes, names_within
+from augpipe.recipes.importers.places import HOLDERS, Place, places_of
 
-USUAL_NAMES = {
-    "A": "albumentations",
-    "albu": "albumentations",
-    "ToTensorV2": "albumentations.pytorch.ToTensorV2",
-    "T": "torchvision.transforms",
-    "transforms": "torchvision.transforms",
-    "v2": "torchvision.transforms.v2",
-    "InterpolationMode": "torchvision.transforms.InterpolationMode",
-    "K": "kornia.augmentation",
-    "create_transform": "timm.data.create_transform",
-    "Image": "PIL.Image",
-    "nn": "torch.nn",
-    "np": "numpy",
-    "PIL": "PIL",
-    "tv_tensors": "torchvision.tv_tensors",
-}
-"""What a name stands for in a text that does not import it."""
-HOLDERS = ("Compose", "Sequential", "AugmentationSequential", "create_transform")
-"""What holds a whole recipe."""
+TORCHVISION = "torchvision.transforms"
 
-OPENCV = {
-    **{f"INTER_{name}": nth for nth, name in enumerate(("NEAREST", "LINEAR", "CUBIC", "AREA", "LANCZOS4"))},
-    **{f"BORDER_{name}": nth for nth, name in enumerate(("CONSTANT", "REPLICATE", "REFLECT", "WRAP", "REFLECT_101"))},
-    "BORDER_DEFAULT": 4,
-}
-PILLOW = {name: nth for nth, name in enumerate(("NEAREST", "LANCZOS", "BILINEAR", "BICUBIC", "BOX", "HAMMING"))}
-TIMM = {
-    "IMAGENET_DEFAULT_MEAN": (0.485, 0.456, 0.406),
-    "IMAGENET_DEFAULT_STD": (0.229, 0.224, 0.225),
-    "IMAGENET_INCEPTION_MEAN": (0.5, 0.5, 0.5),
-    "IMAGENET_INCEPTION_STD": (0.5, 0.5, 0.5),
-    "OPENAI_CLIP_MEAN": (0.48145466, 0.4578275, 0.40821073),
-    "OPENAI_CLIP_STD": (0.26862954, 0.26130258, 0.27577711),
-}
-CONSTANTS: dict[str, Mapping[str, Any]] = {"cv2": OPENCV, "PIL": PILLOW, "timm": TIMM}
-"""A library -> the values of its constants."""
 ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -54,17 +24,20 @@ ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
 }
+COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda one, several: one in several,
+    ast.NotIn: lambda one, several: one not in several,
+}
 PLAIN: dict[str, Callable[..., Any]] = {"int": int, "float": float, "list": list, "tuple": tuple}
 """Python's own functions that may be called."""
-WRAPPERS = (
-    *("torch.tensor", "torch.Tensor", "torch.nn.ModuleList", "numpy.array", "numpy.asarray"),
-    *("torchvision.transforms.AutoAugmentPolicy", "torchvision.transforms.v2.AutoAugmentPolicy"),
-)
-"""Functions whose result is their first argument."""
-MODULES = ("albumentations", "cv2", "kornia", "timm", "torch", "torchvision")
-"""Packages that a text may name without importing them."""
 MAX_LENGTH = 10_000
 """Items of a list or tuple: `[0] * 10**12` must not take the memory."""
+MAX_EACH = 100
+"""Items that a list is made for each of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,17 +70,25 @@ class Script:
 
     def __init__(self, text: str) -> None:
         try:
-            self.body = ast.parse(text.strip()).body
+            before = text[: len(text) - len(text.lstrip())].count("\n")
+            self.body = ast.parse("\n" * before + text.strip()).body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise ValueError(
                 f"the text is not Python ({error}). Give calls, as A.Compose([A.HorizontalFlip()])."
             ) from None
         self.paths = dict(USUAL_NAMES)
+        self.star = ""
+        """What `from ... import *` puts before names that nothing else says."""
+        self.options = options_of(self.body)
+        self.arguments: dict[str, ast.FunctionDef] = {}
+        """Arguments without a value, and their functions."""
         for node in (one for statement in self.body for one in ast.walk(statement)):
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     first = alias.name.partition(".")[0]
                     self.paths[alias.asname or first] = alias.name if alias.asname else first
+            elif isinstance(node, ast.ImportFrom) and node.module and node.names[0].name == "*":
+                self.star = f"{node.module}." if node.module.partition(".")[0] in MODULES else self.star
             elif isinstance(node, ast.ImportFrom) and node.module:
                 self.paths.update({alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names})
         self.names = Names(self.body)
@@ -122,47 +103,93 @@ class Script:
         return self.value(node.value, self.names)
 
     def find(self, name: str | None = None) -> Call:
-        """The recipe that is assigned to `name`, or returned by the function of that name; without one, the only one.
+        """The recipe that a name, a line, or a call of a function stands for; without one, the only one.
+
+        Args:
+            name: as `train`, `transforms['train']`, `get_transforms(phase='train', size=224)`, or a line, as `12`.
 
         Raises:
             ValueError: it is not there, there are several, or it is more than calls and literals.
         """
         if name is None and len(self.body) == 1 and isinstance(self.body[0], ast.Expr):
-            return self._call(self.body[0].value)
-        held = {label: node for label, node in self._labelled() if self._holds(node)}
-        if name is None and len(held) != 1:
-            told = f"Name one of them: {', '.join(held)}." if held else "Give one, as NAME = A.Compose([...])."
-            raise ValueError(f"the text holds {len(held)} recipes under a name. {told}")
-        name = name or next(iter(held))
-        found = self.names.values.get(name)
-        for label, node in held.items():
-            if isinstance(node, ast.Call) and label not in self.names.values and _unquoted(label) == _unquoted(name):
-                return self._call(node)
-        if isinstance(found, ast.Dict):
-            raise ValueError(f"{name} holds several. Name one of them: {', '.join(held)}.")
-        if name not in self.names.values:
-            raise ValueError(f"the text assigns no {name}. It assigns {', '.join(held) or 'no recipe'}.")
-        named = ast.Name(id=name, ctx=ast.Load(), lineno=1)
-        return self._call(
-            ast.Call(func=named, args=[], keywords=[], lineno=1) if isinstance(found, ast.FunctionDef) else named
-        )
+            return self._call(self.body[0].value, self.names)
+        places = places_of(self.body)
+        told = ", ".join(place.told for place in places)
+        if name is None and len(places) != 1:
+            how = f"as train.py:{places[0].label} or name={places[0].label!r}" if places else ""
+            remedy = f"Name one of them, {how}: {told}." if places else "Give one, as NAME = A.Compose([...])."
+            raise ValueError(f"the text holds {len(places)} recipes. {remedy}")
+        name = (name or places[0].label).strip()
+        named = [place for place in places if _unquoted(place.label) == _unquoted(name)]
+        if len(named) > 1:
+            raise ValueError(f"{name} is of {len(named)} recipes. Give each a line of its own.")
+        for place in named:
+            is_returned = place.function is not None and any(map(_gives, ast.walk(place.function)))
+            if place.label not in self.names.values or (place.function is not None and not is_returned):
+                return self._call(place.node, self._names_at(place))
+        asked = _expression(name)
+        first = next((one.id for one in ast.walk(asked) if isinstance(one, ast.Name)), None) if asked else None
+        found = self.names.values.get(first or "")
+        is_keyed = isinstance(asked, ast.Subscript) and isinstance(found, ast.Dict)
+        if asked is None or first not in self.names.values or is_keyed:
+            raise ValueError(f"the text assigns no {name}. It has {told or 'no recipe'}.")
+        if isinstance(asked, ast.Name) and isinstance(found, ast.FunctionDef | ast.Dict):
+            if isinstance(found, ast.Dict):
+                raise ValueError(f"{name} holds several. Name one of them: {told}.")
+            asked = ast.copy_location(ast.Call(func=asked, args=[], keywords=[]), asked)
+        return self._call(asked, self.names)
 
-    def _labelled(self) -> Iterator[tuple[str, ast.AST | None]]:
-        """The values assigned to names, and each value of a dict by its key, as `transforms['train']`."""
-        for name, node in self.names.values.items():
-            yield name, node
-            if isinstance(node, ast.Dict):
-                for key, item in zip(node.keys, node.values, strict=True):
-                    if isinstance(key, ast.Constant):
-                        yield f"{name}[{key.value!r}]", item
+    def _names_at(self, place: Place) -> Names:
+        """The names where a recipe stands: arguments at their defaults, and the statements before it."""
+        around = names = self.names
+        for outer, before, later in place.steps():
+            if isinstance(outer, ast.FunctionDef):
+                names = self._with_arguments(outer, around, (), {})
+            elif not isinstance(outer, ast.ClassDef | ast.If):
+                names = names.after(outer)  # what a loop or a block changes
+            for one in before:
+                names = self._behind(one, names)
+            around = around if isinstance(outer, ast.ClassDef) else names  # methods do not see names of their class
+            for one in later if place.target else ():
+                if changes(place.target, one):
+                    told = f"{place.target} as line {place.node.lineno} has it"
+                    self._assume(f"{told}: what line {one.lineno} changes is not read.")
+        return names.bound(dict.fromkeys(names_within(place.way[-1])))
 
-    def _holds(self, node: ast.AST | None) -> bool:
-        if isinstance(node, ast.FunctionDef):
-            return any(self._holds(one.value) for one in ast.walk(node) if isinstance(one, ast.Return | ast.Assign))
-        return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in HOLDERS
+    def _behind(self, node: ast.stmt, names: Names) -> Names:
+        """The names behind a statement that gives nothing back; those of a branch that may be taken are not known."""
+        if isinstance(node, ast.If) and (is_true := self._is_true(node.test, names)) is not None:
+            for one in node.body if is_true else node.orelse:
+                names = self._behind(one, names)
+            return names
+        return names.after(node)
 
-    def _call(self, node: ast.expr) -> Call:
-        made = self.value(node, self.names)
+    def _is_true(self, node: ast.expr, names: Names) -> bool | None:
+        """Whether a condition is met; None where it is known only when the script runs."""
+        if any(self._path(one, names) for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute)):
+            return None  # of another file
+        assumed = list(self.assumed)
+        try:
+            match node:
+                case ast.UnaryOp(op=ast.Not(), operand=one):
+                    known = self._is_true(one, names)
+                    return None if known is None else not known
+                case ast.Compare(left=left, ops=[kind], comparators=[right]) if type(kind) in COMPARISONS:
+                    return bool(COMPARISONS[type(kind)](self.value(left, names), self.value(right, names)))
+                case ast.Name() | ast.Attribute() | ast.Constant() | ast.Subscript():
+                    value = self.value(node, names)
+                    return None if isinstance(value, Call) else bool(value)
+        except (ValueError, TypeError):
+            self.assumed[:] = assumed
+        return None
+
+    def _call(self, node: ast.expr, names: Names) -> Call:
+        made = self.value(node, names)
+        several = made if isinstance(made, dict) else dict(enumerate(made)) if isinstance(made, list | tuple) else {}
+        held = [key for key, one in several.items() if isinstance(one, Call) and one.name in HOLDERS]
+        if len(held) > 1 or (held and isinstance(made, dict)):
+            shown = ", ".join(f"{ast.unparse(node)}[{key!r}]" for key in held)
+            raise ValueError(f"{ast.unparse(node)} holds several. Name one of them: {shown}.")
         first = next((one for one in made if isinstance(one, Call)), None) if isinstance(made, list | tuple) else None
         if first:  # transforms without a Compose around them
             return Call(path=f"{first.library}.Compose", line=first.line, args=(list(made),))
@@ -193,10 +220,24 @@ class Script:
                 return self._computed(node, kind, self.value(operand, names))
             case ast.BinOp(op=kind, left=left, right=right) if type(kind) in ARITHMETIC:
                 return self._computed(node, kind, self.value(left, names), self.value(right, names))
-            case ast.Name(id=name) if found := names.find(name):
+            case ast.Name() | ast.Attribute() if (found := names.find(ast.unparse(node))) and found[0]:
                 value, around = found
+                if isinstance(value, Known):
+                    return value.value
+                if isinstance(value, Default):
+                    self._assume(value.told)
+                    return self._once(node, value.value, around)
+                if isinstance(value, ast.FunctionDef):
+                    return _lambda(TORCHVISION, node, value)
                 if isinstance(value, ast.expr):
                     return self._once(node, value, around)
+            case ast.Lambda():
+                return _lambda(TORCHVISION, node, node)
+            case (
+                ast.ListComp(elt=item, generators=[ast.comprehension(target=ast.Name(id=name), iter=of, ifs=[])])
+                | ast.GeneratorExp(elt=item, generators=[ast.comprehension(target=ast.Name(id=name), iter=of, ifs=[])])
+            ) if isinstance(each := self.value(of, names), list | tuple) and len(each) <= MAX_EACH:
+                return [self.value(item, names.bound({name: Known(one)})) for one in each]
             case ast.Attribute(value=ast.Name(id=name)) if (found := names.find(name)) and isinstance(
                 found[0], ast.ClassDef
             ):
@@ -206,14 +247,37 @@ class Script:
             case ast.Subscript(value=holder, slice=place) if not isinstance(place, ast.Slice):
                 return self._item(node, self.value(holder, names), self.value(place, names))
             case ast.Name() | ast.Attribute():
-                if path := self._path(node, names):
+                if isinstance(node, ast.Attribute) and node.attr in self.options and is_parsed(node.value, names):
+                    return self._option(node)
+                if (path := self._path(node, names)) and path.partition(".")[0] in LIBRARIES:
                     return constant(path)
             case ast.Call():
                 return self._called(node, names)
+        callable_by = [function for function in dict.fromkeys(self.arguments.values()) if function in self.body]
+        if (
+            isinstance(node, ast.Name)
+            and (function := self.arguments.get(node.id)) is not None
+            and function in self.body
+        ):
+            raise ValueError(
+                f"line {node.lineno}: {node.id} is known only when {function.name} is called. Give it, as "
+                f"{_example(function, node.id)}."
+            )
+        call = f"call {' or '.join(map(_example, callable_by))}, or " if callable_by else ""
         raise ValueError(
-            f"line {node.lineno}: {_shown(node)} is known only when the script runs. Write its value there, or "
+            f"line {node.lineno}: {_shown(node)} is known only when the script runs. Write its value there, or {call}"
             "give the object itself instead of the text."
         )
+
+    def _option(self, node: ast.Attribute) -> Any:
+        """An argument of the command line, at its default."""
+        option = self.options[node.attr]
+        self._assume(f"{ast.unparse(node)}={ast.unparse(option.default)}, as {option.name} has it by default.")
+        return self.value(option.default, self.names)
+
+    def _assume(self, told: str) -> None:
+        if told not in self.assumed:
+            self.assumed.append(told)
 
     def _once(self, node: ast.expr, value: ast.expr, names: Names) -> Any:
         if value in self._under_way:
@@ -224,27 +288,70 @@ class Script:
         finally:
             self._under_way.pop()
 
-    def _returned(self, function: ast.FunctionDef) -> Any:
-        """What a function returns, its arguments at their defaults."""
-        returns = [one for one in ast.walk(function) if isinstance(one, ast.Return)]
-        if len(returns) != 1 or returns[0].value is None or returns[0] not in function.body:
-            raise ValueError(
-                f"{function.name} returns in {len(returns)} places, or in a branch. Give the calls of the one that you "
-                "mean."
-            )
-        names = Names(function.body, self.names)
+    def _with_arguments(
+        self, function: ast.FunctionDef, names: Names, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Names:
+        """The names within a function that is called so; arguments that are not given are at their defaults.
+
+        Raises:
+            ValueError: it takes none of that name.
+        """
         arguments = function.args
         positional = (*arguments.posonlyargs, *arguments.args)
-        given: dict[ast.arg, ast.expr | None] = dict(
-            zip(reversed(positional), reversed(arguments.defaults), strict=False)
-        )
-        given |= dict(zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True))
-        for argument in (*positional, *arguments.kwonlyargs):
-            value = given.get(argument)
-            names.values[argument.arg] = None if argument.arg in names.values else value
-            if value is not None:
-                self.assumed.append(f"{argument.arg}={ast.unparse(value)}, as {function.name} has it by default.")
-        return self._once(returns[0].value, returns[0].value, names)
+        every = [argument.arg for argument in (*positional, *arguments.kwonlyargs)]
+        defaults = dict(zip(reversed([one.arg for one in positional]), reversed(arguments.defaults), strict=False))
+        defaults |= {
+            one.arg: value for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value
+        }
+        given = {**dict(zip(every, args, strict=False)), **kwargs}
+        unknown = [name for name in given if name not in every]
+        if unknown or len(args) > len(positional):
+            raise ValueError(f"{function.name} takes {', '.join(every) or 'nothing'}, and is given another argument.")
+        values: dict[str, Meaning] = {}
+        for name in every:
+            default = defaults.get(name)
+            told = "" if default is None else f"{name}={ast.unparse(default)}, as {function.name} has it by default."
+            unsaid = None if default is None else Default(default, told)
+            values[name] = Known(given[name]) if name in given else unsaid
+        self.arguments |= {name: function for name, value in values.items() if value is None}
+        return names.bound(values)
+
+    def _returned(
+        self, function: ast.FunctionDef, around: Names, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """What a function returns that is called so.
+
+        Raises:
+            ValueError: what it does is known only when the script runs.
+        """
+        if function in self._under_way:
+            raise ValueError(f"{function.name} calls itself. Write the calls that it makes.")
+        self._under_way.append(function)
+        try:
+            names = self._with_arguments(function, around, args, kwargs)
+            return self._given_back(function, function.body, names)[0]
+        finally:
+            self._under_way.pop()
+
+    def _given_back(self, function: ast.FunctionDef, body: list[ast.stmt], names: Names) -> tuple[Any, Names]:
+        """What statements return, and the names behind them."""
+        for node in body:
+            if isinstance(node, ast.Return) and node.value is not None:
+                return self.value(node.value, names), names
+            if not any(isinstance(one, ast.Return) for one in ast.walk(node)) or isinstance(node, ast.FunctionDef):
+                names = self._behind(node, names)
+                continue
+            is_true = self._is_true(node.test, names) if isinstance(node, ast.If) else None
+            if is_true is None or not isinstance(node, ast.If):
+                shown = f"if {ast.unparse(node.test)}" if isinstance(node, ast.If) else "a loop or a block"
+                raise ValueError(
+                    f"line {node.lineno}: {function.name} returns by {shown}, and what it does is known only when the "
+                    f"script runs. Call it with its arguments, as {_example(function)}, or name the line of a recipe."
+                )
+            made, names = self._given_back(function, node.body if is_true else node.orelse, names)
+            if made is not None:
+                return made, names
+        return None, names
 
     def _computed(self, node: ast.expr, kind: ast.AST, *values: Any) -> Any:
         lengths = [len(value) for value in values if isinstance(value, list | tuple | str)]
@@ -276,21 +383,25 @@ class Script:
 
     def _called(self, node: ast.Call, names: Names) -> Any:
         if (path := self._path(node.func, names)).endswith(".Lambda"):
-            line = written_line(node.args[0]) if len(node.args) == 1 else None  # others would have to be run
-            return Call(path=path, line=node.lineno, kwargs={} if line is None else {"lambd": line})
+            fn: Any = node.args[0] if len(node.args) == 1 else None
+            if isinstance(fn, ast.Name) and (meant := names.find(fn.id)):
+                fn = meant[0]
+            return _lambda(path, node, fn)
+        if isinstance(node.func, ast.Name) and (own := names.find(node.func.id)) and isinstance(own[0], ast.ClassDef):
+            return Call(path=f"{node.func.id}{OF_SCRIPT}", line=node.lineno)  # refused by its name
         args = tuple(self.value(ast.Tuple(elts=node.args, ctx=ast.Load(), lineno=node.lineno), names))
         kwargs: dict[str, Any] = {}
         for keyword in node.keywords:
             value = self.value(keyword.value, names)
             kwargs.update({keyword.arg: value} if keyword.arg else value)
         if isinstance(node.func, ast.Name):
-            function, _ = names.find(node.func.id) or (None, None)
-            if isinstance(function, ast.FunctionDef) and not args and not kwargs:
-                return self._returned(function)
+            function, around = names.find(node.func.id) or (None, names)
+            if isinstance(function, ast.FunctionDef):
+                return self._returned(function, around, args, kwargs)
             if node.func.id in PLAIN and function is None and not kwargs:
                 return PLAIN[node.func.id](*args)
         if not path and isinstance(node.func, ast.Name) and names.find(node.func.id) is None:
-            path = node.func.id  # as in a part of a script, without its imports
+            path = f"{self.star}{node.func.id}"  # as in a part of a script, without its imports
         if not path:
             raise ValueError(f"line {node.lineno}: {_shown(node.func)} is not a transform of a library.")
         if path in WRAPPERS and args:
@@ -298,11 +409,33 @@ class Script:
         return Call(path=path, line=node.lineno, args=args, kwargs=kwargs)
 
 
-def constant(path: str) -> Any:
-    """The value of a library's constant; of an enumeration's its name in lower case."""
-    library, _, name = path.partition(".")
-    last = name.rpartition(".")[2]
-    return CONSTANTS.get(library, {}).get(last, last.lower())
+def _lambda(path: str, node: ast.expr, fn: ast.AST | None) -> Call:
+    """A function among transforms; what it does is read where that is plain, and else not known."""
+    line = written_line(fn)
+    name = path if path.endswith(".Lambda") else f"{path}.Lambda"
+    return Call(path=name, line=node.lineno, kwargs={} if line is None else {"lambd": line})
+
+
+def _expression(text: str) -> ast.expr | None:
+    try:
+        return ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _gives(node: ast.AST) -> bool:
+    return isinstance(node, ast.Return) and node.value is not None
+
+
+def _example(function: ast.FunctionDef, name: str = "") -> str:
+    """A call of a function with values for what has none."""
+    positional = (*function.args.posonlyargs, *function.args.args)
+    needed = [one.arg for one in positional[: len(positional) - len(function.args.defaults)] if one.arg != "self"]
+    needed += [
+        one.arg for one, value in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True) if not value
+    ]
+    named = needed or [one.arg for one in positional][:1] or ([name] if name else [])
+    return f"{function.name}({', '.join(f'{one}=...' for one in named)})"
 
 
 def _unquoted(name: str) -> str:

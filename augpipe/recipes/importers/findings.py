@@ -1,6 +1,6 @@
 """What an importer finds on its way: ops, what differs, and what cannot be mapped."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from augpipe.ops.view_passes import (
     passes_of,
     without_own_look,
 )
+from augpipe.recipes.importers.functions import NOT_RUN, OF_SCRIPT
 from augpipe.recipes.importers.looks import FIRST, INTERPOLATIONS, keep_pixels_whole, look_alone, looked_at_once
 from augpipe.recipes.importers.measured import judged
 from augpipe.recipes.importers.normalized import WHOLE_PIXELS, in_levels, level, shows_means
@@ -30,6 +31,8 @@ FIELD = "the field is made of B-splines, with the variance and nearly the correl
 """What differs in an elastic transform."""
 UNEVEN = "corners that no perspective gives, or nearly so, move less."
 """What differs in a perspective of a distortion above 0.6."""
+UNCLIPPED = "numbers are kept within 0..1, and there they may leave it."
+"""What differs in noise."""
 CUT_OFF = "numbers that are normalised are kept within 0..1 before its first change, and not only behind it."
 """What differs in a ColorJitter behind a Normalize."""
 MOST_RECTANGLES = 8
@@ -97,6 +100,8 @@ class Findings:
     """Whether these are of a transform within another one."""
     channels: int = 3
     """Channels of a finished image."""
+    makers: Mapping[str, "Maker"] = field(default_factory=dict)
+    """What makes ops of a transform, where it stands within another one."""
     mask_fills: set[int] = field(default_factory=set)
     """Labels that label maps show beyond the image there, but for the one here."""
 
@@ -129,7 +134,7 @@ class Findings:
         name = self.name_of(one)
         try:
             if name not in makers:
-                raise ValueError("is not known here")
+                raise ValueError(NOT_RUN if name.endswith(OF_SCRIPT) else "is not known here")
             makers[name](self, one)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             if self._never_happens(one):
@@ -152,6 +157,7 @@ class Findings:
         """For transforms within another one: the same lists, and ops of their own."""
         inner = Findings(source=self.source, measured_as=self.measured_as, name_of=self.name_of, read=self.read)
         inner.rows, inner.notes, inner.outer, inner.is_held = self.rows, self.notes, [*self.outer, *self.ops], True
+        inner.makers = self.makers
         return inner
 
     @property
@@ -360,9 +366,10 @@ def _bends(op: Op) -> bool:
 def erase(p: float, scale: Any, ratio: Any, fill: Any, normalised: Op | None) -> ops.Erase:
     """An Erase, in terms of what normalisation makes of it."""
     erased = ops.Erase(p=p, scale=tuple(scale), ratio=tuple(ratio), fill=fill)
-    if not isinstance(normalised, ops.Normalize):
-        return erased
-    return erased.model_copy(update={"mean": normalised.mean, "std": normalised.std})
+    if isinstance(normalised, ops.Normalize):
+        return erased.model_copy(update={"mean": normalised.mean, "std": normalised.std})
+    # before a Normalize noise is 0 +- 1 in numbers of 0..1
+    return erased.model_copy(update={"mean": (0.0,) * 3, "std": (1.0,) * 3}) if fill == "noise" else erased
 
 
 def erase_several(p: float, scale: Any, ratio: Any, fill: Any, normalised: Op | None, num: tuple[int, int]) -> Op:
@@ -397,6 +404,19 @@ def _in_levels(listed: Sequence[Op], rows: Sequence[Row], normalize: ops.Normali
     return [made[id(op)] for op in listed], changed_rows
 
 
+def refuse_crops(held: Iterable[Op]) -> None:
+    """Refuse what a group holds, or what has a chance, that makes images of another size.
+
+    Raises:
+        ValueError: it does.
+    """
+    if any(inner.is_crop for op in held for inner in op.flat):
+        raise ValueError(
+            "holds a crop, a resize or a padding for some images only, and a batch needs one size; put it before the "
+            "group, for all images"
+        )
+
+
 def floored_centre(size: Any) -> Op:
     """The centre where half a pixel is cut off: `CenterCrop` rounds it, as torchvision does."""
     return ops.RandomCrop(size=tuple(size), p=0.0)
@@ -411,10 +431,15 @@ def levels(value: Any) -> tuple[float, float, float]:
     return (float(value),) * 3
 
 
-def channels(value: Any) -> Any:
-    """A mean or std for `ops.Normalize`: the numbers of a sequence, an array or a tensor; what holds none as it is."""
+def channels(value: Any, white: float = 1.0) -> Any:
+    """A mean or std for `ops.Normalize`: the numbers of a sequence, an array or a tensor; what holds none as it is.
+
+    Args:
+        value: them, where white is that number.
+        white: 1, or 255 of levels.
+    """
     try:
-        return tuple(np.asarray(value, np.float64).reshape(-1).tolist())
+        return tuple((np.asarray(value, np.float64).reshape(-1) / white).tolist())
     except (TypeError, ValueError):
         return value
 

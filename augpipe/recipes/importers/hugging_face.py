@@ -39,6 +39,11 @@ def found_in(settings: Mapping[str, Any] | str | Path) -> Findings:
             settings = json.loads(Path(settings).read_text(encoding="utf-8"))
         except json.JSONDecodeError as error:
             raise ValueError(f"{settings} is not JSON ({error}). Give a preprocessor_config.json.") from None
+    if isinstance(settings, Mapping) and "pretrained_cfg" in settings:
+        raise ValueError(
+            "these are settings of a model of timm. Give importers.from_timm input_size, crop_pct, interpolation, mean "
+            "and std of its pretrained_cfg, and is_training=False."
+        )
     if not isinstance(settings, Mapping) or not {"image_processor_type", "image_mean", "do_resize"} & set(settings):
         raise ValueError("these are not settings of an image processor: they have no image_processor_type.")
     kind = str(settings.get("image_processor_type", settings.get("feature_extractor_type", "")))
@@ -47,7 +52,7 @@ def found_in(settings: Mapping[str, Any] | str | Path) -> Findings:
     )
     for name in UNMAPPED:
         if settings.get(name):
-            found.refuse(name, "is not mapped")
+            found.refuse(name, f"{settings[name]!r} is not mapped; remove it, and do that step yourself")
     if kind.startswith("Perceiver"):
         found.refuse("do_center_crop", "crops before it resizes there, which is not mapped")
     steps = {"do_resize": _resize, "do_center_crop": _crop, "do_normalize": _normalize, "do_pad": _pad}

@@ -8,9 +8,11 @@ import numpy as np
 
 from augpipe import ops
 from augpipe.ops import Op
+from augpipe.policies.automatic import one_of
 from augpipe.recipes.importers.findings import (
     FIELD,
     SQUARE_PX,
+    UNCLIPPED,
     UNEVEN,
     Findings,
     Look,
@@ -257,9 +259,8 @@ def _jiggle(found: Findings, one: Any) -> None:
 
 
 def _gaussian_blur(found: Findings, one: Any) -> None:
-    given, border = one.flags["kernel_size"], one.flags["border_type"]
+    given, name = one.flags["kernel_size"], _border_type(one)
     sizes = (given,) if isinstance(given, int) else tuple(given)
-    name = str(getattr(border, "name", border)).lower()
     notes = [] if len(set(sizes)) == 1 else [f"kernel_size={list(sizes)} becomes {max(sizes)} both ways."]
     notes += [] if name == "reflect" else [f"border_type={name} becomes reflect."]
     made = ops.GaussianBlur(sigma_px=_range(one, "sigma"), kernel_px=max(sizes), p=_read(one, "p"))
@@ -280,7 +281,50 @@ def _noise(found: Findings, one: Any) -> None:
     given = one._param_generator
     if given.mean:
         raise ValueError(f"mean={given.mean} is not mapped; 0 is")
-    found.add("RandomGaussianNoise", ops.Noise(std=(255.0 * given.std,) * 2, p=_read(one, "p")))
+    found.add("RandomGaussianNoise", ops.Noise(std=(255.0 * given.std,) * 2, p=_read(one, "p")), note=UNCLIPPED)
+
+
+def _gamma(found: Findings, one: Any) -> None:
+    if (gain := _range(one, "gain_factor")) != (1.0, 1.0):
+        raise ValueError(f"gain={gain} is not mapped; (1.0, 1.0) is, with RandomBrightness for the gain")
+    found.add("RandomGamma", ops.Gamma(gamma=_range(one, "gamma_factor"), even_in="power", p=_read(one, "p")))
+
+
+def _posterize(found: Findings, one: Any) -> None:
+    """Bits are rounded there, so that the smallest and the largest number are half as likely."""
+    given = np.asarray(one._param_generator.bits_factor, np.float64).reshape(-1)
+    low, high = float(given[0]), float(given[1]) if given.size > 1 else 8.0
+    bits = range(round(low), round(high) + 1)
+    weights = [min(high, bit + 0.5) - max(low, bit - 0.5) for bit in bits] if high > low else [1.0]
+    members = [ops.Posterize(bits=(bit, bit), p=1.0) for bit in bits]
+    made = one_of(zip(members, weights, strict=True))
+    found.add("RandomPosterize", ops.AllOf(ops=(made,), p=_read(one, "p")))
+
+
+def _border_type(one: Any) -> str:
+    """The border of a filter, by its name in lower case."""
+    border = one.flags.get("border_type", "reflect")
+    return str(getattr(border, "name", border)).lower()
+
+
+def _square(one: Any) -> int:
+    """The side of a filter."""
+    size = one.flags["kernel_size"]
+    sides = {size} if isinstance(size, int) else set(size)
+    if len(sides) > 1:
+        raise ValueError(f"kernel_size={tuple(size)} is not mapped; two numbers that are alike are")
+    if (border := _border_type(one)) != "reflect":
+        raise ValueError(f"border_type={border!r} is not mapped; 'reflect' is")
+    return int(sides.pop())
+
+
+def _rgb_shift(found: Findings, one: Any) -> None:
+    limits = {_range(one, f"{channel}_shift") for channel in "rgb"}
+    low, high = limits.pop()
+    if limits or low != -high:
+        raise ValueError("limits that differ between channels, or are not the same both ways, are not mapped")
+    made = ops.ColorCast(max_shift=255.0 * high, step=None, channel_p=1.0, p=_read(one, "p"))
+    found.add("RandomRGBShift", made)
 
 
 def _compression(found: Findings, one: Any) -> None:
@@ -337,6 +381,12 @@ MADE: dict[str, Maker] = {
         ops.BrightnessContrast, contrast=lambda one: _less_one(_range(one, "contrast_factor")), brightness=(0.0, 0.0)
     ),
     "RandomHue": same(ops.Hue, turns=lambda one: _range(one, "hue_factor"), space="hsv"),
+    "RandomGamma": _gamma,
+    "RandomRGBShift": _rgb_shift,
+    "RandomPosterize": _posterize,
+    "RandomChannelShuffle": same(ops.ChannelShuffle, p=lambda one: _read(one, "p") * 5 / 6),
+    "RandomBoxBlur": same(ops.BoxBlur, sizes=lambda one: (_square(one),) * 2),
+    "RandomMedianBlur": same(ops.MedianBlur, sizes=lambda one: (_square(one),) * 2),
     "RandomGrayscale": same(ops.Grayscale),
     "RandomSharpness": same(ops.Sharpness, factor=lambda one: _range(one, "sharpness")),
     "RandomInvert": same(ops.Invert),

@@ -13,17 +13,76 @@ class Line:
 
     slope: float
     shift: float
+    repeats: bool = False
+    """Whether one channel becomes three."""
 
-    def __call__(self, number: Any) -> Any:
-        return self.slope * number + self.shift
+    @property
+    def is_same(self) -> bool:
+        """Whether numbers stay as they are."""
+        return (self.slope, self.shift) == (1.0, 0.0)
+
+    def __call__(self, image: Any) -> Any:
+        if self.repeats:
+            return image.convert("RGB") if hasattr(image, "convert") else image.expand(3, -1, -1)
+        return image if self.is_same else self.slope * image + self.shift
 
 
 METHODS: dict[str, type[ast.operator]] = {"add": ast.Add, "sub": ast.Sub, "mul": ast.Mult, "div": ast.Div}
 """Of tensors, with or without a _ behind."""
 
 
-def written_line(node: ast.expr) -> Line | None:
-    """What a `lambda` in a script does, where that is a line; it is read, not run."""
+SAME = (
+    "{0}",
+    "{0}.copy()",
+    "{0}.contiguous()",
+    *(f"{of}.{name}({{0}})" for of in ("np", "numpy") for name in ("array", "asarray")),
+)
+"""What gives an image as it is, or in another container."""
+REPEATED = (
+    *("{0}.convert('RGB')", "{0}.convert(mode='RGB')"),
+    *("{0}.repeat(3, 1, 1)", "{0}.repeat((3, 1, 1))", "{0}.expand(3, -1, -1)"),
+    *(f"torch.cat({given}{dim})" for given in ("[{0}, {0}, {0}]", "({0}, {0}, {0})") for dim in ("", ", 0", ", dim=0")),
+)
+"""What makes three channels of one."""
+
+
+def _plain(node: ast.expr, name: str) -> Line | None:
+    """What keeps an image: the line that changes nothing, where channels may be repeated; None of all else."""
+    if isinstance(node, ast.IfExp):  # whatever its condition is
+        ways = _plain(node.body, name), _plain(node.orelse, name)
+        return next((way for way in ways if way and way.repeats), ways[0]) if all(ways) else None
+    text = ast.unparse(node)
+    repeats = text in [form.format(name) for form in REPEATED]
+    return Line(1.0, 0.0, repeats) if repeats or text in [form.format(name) for form in SAME] else None
+
+
+def _plain_function(node: ast.FunctionDef) -> Line | None:
+    """That of a function that may convert its image on a condition, and returns it."""
+    names = [one.arg for one in node.args.args]
+    if not names or len(node.args.defaults) < len(names) - 1 or not isinstance(node.body[-1], ast.Return):
+        return None
+    made = [node.body[-1].value]
+    for one in node.body[:-1]:
+        match one:
+            case ast.Expr(value=ast.Constant()):
+                continue
+            case ast.If(body=[ast.Assign(targets=[ast.Name(id=name)], value=value)], orelse=[]) if name == names[0]:
+                made.append(value)
+            case _:
+                return None
+    lines = [_plain(value, names[0]) if value else None for value in made]
+    return next((line for line in lines if line and line.repeats), lines[0]) if all(lines) else None
+
+
+def written_line(node: ast.AST | None) -> Line | None:
+    """What a `lambda` or a function in a script does, where that is a line; it is read, not run.
+
+    Of a function with a name, one that keeps an RGB image as it is.
+    """
+    if isinstance(node, ast.FunctionDef):
+        return _plain_function(node)
+    if isinstance(node, ast.Lambda) and len(node.args.args) == 1 and (line := _plain(node.body, node.args.args[0].arg)):
+        return line
     if not isinstance(node, ast.Lambda) or ast.unparse(node.args) != (
         name := node.args.args[0].arg if node.args.args else ""
     ):
@@ -77,13 +136,19 @@ def line_of(fn: Any) -> Line | None:
     except (OSError, TypeError, SyntaxError):  # none is kept, as of what was typed in
         return None
     of_line = (
-        node for node in ast.walk(tree) if isinstance(node, ast.Lambda) and node.lineno == fn.__code__.co_firstlineno
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Lambda | ast.FunctionDef) and node.lineno == fn.__code__.co_firstlineno
     )
     own = [node for node in of_line if _is_code_of(node, fn)]
     return written_line(own[0]) if own else None
 
 
-def _is_code_of(node: ast.Lambda, fn: Any) -> bool:
-    """Whether it is this `lambda` of several in a line, and the source is that which runs."""
-    made = next(one for one in compile(ast.Expression(node), "", "eval").co_consts if isinstance(one, CodeType))
+def _is_code_of(node: ast.Lambda | ast.FunctionDef, fn: Any) -> bool:
+    """Whether it is this one of several in a line, and the source is that which runs."""
+    if isinstance(node, ast.Lambda):
+        code = compile(ast.Expression(node), "", "eval")
+    else:
+        code = compile(ast.Module([node], []), "", "exec")
+    made = next(one for one in code.co_consts if isinstance(one, CodeType))
     return all(getattr(made, name) == getattr(fn.__code__, name) for name in ("co_code", "co_consts", "co_names"))

@@ -213,7 +213,7 @@ def _augmentation(call: Call) -> Any:
     if call.name in SIDES:
         given |= {"size": given["max_size"], "side": SIDES[call.name]}
     made.__dict__.update(given)
-    made.flags = given
+    made.flags = given | ({"bits_factor": given["bits"]} if call.name == "RandomPosterize" else {})
     samplers = {f"{name}_sampler": None for name in ("scale_2", "scale_4")}
     for name, (argument, *limits) in RANGES.get(call.name, {}).items():
         if (value := given[argument]) is not None:
@@ -222,7 +222,7 @@ def _augmentation(call: Call) -> Any:
         made.dist = _sampler(given["scale"], 0.0, -given["scale"])
     if call.name == "RandomAffine":
         samplers |= _of_affine(given)
-    made._param_generator = SimpleNamespace(**{**given, **samplers})
+    made._param_generator = SimpleNamespace(**{**made.flags, **samplers})
     return made
 
 
@@ -261,6 +261,8 @@ RANGES: dict[str, dict[str, tuple[str, *tuple[float, ...]]]] = {
     "RandomAffine": {"degree": ("degrees", 0.0, -360.0)},
     "RandomBrightness": {"brightness_factor": ("brightness", 1.0, 0.0)},
     "RandomContrast": {"contrast_factor": ("contrast", 1.0, 0.0)},
+    "RandomGamma": {"gamma_factor": ("gamma", 0.0, 0.0), "gain_factor": ("gain", 0.0, 0.0)},
+    "RandomRGBShift": {f"{channel}_shift": (f"{channel}_shift_limit", 0.0, -1.0) for channel in "rgb"},
     "RandomGaussianBlur": {"sigma": ("sigma", 0.0, 0.0)},
     "RandomJPEG": {"jpeg_quality": ("jpeg_quality", 50.0, 1.0)},
     "RandomHue": {"hue_factor": ("hue", 0.0, -0.5)},

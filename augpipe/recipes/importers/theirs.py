@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.recipes.importers.calls import Call, Script
+from augpipe.recipes.importers.functions import OF_SCRIPT
 
 Pixels = npt.NDArray[np.uint8]
 Transform = Callable[[Pixels], npt.NDArray[Any]]
@@ -36,6 +37,8 @@ def _built(value: Any) -> Any:
     if not isinstance(value, Call):
         return value
     path = value.path
+    if path.endswith(OF_SCRIPT):
+        raise ValueError(f"{path} is not run, and --compare cannot show it. Leave --compare out.")
     if "." not in path and path != "Compose":
         path = f"albumentations.{path}"
     module, _, last = path.rpartition(".")

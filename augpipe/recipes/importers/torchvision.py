@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import exp
+from types import FunctionType
 from typing import Any
 
 from augpipe import ops, policies
@@ -13,6 +14,7 @@ from augpipe.policies.magnitudes import solarize
 from augpipe.recipes.importers.findings import (
     FIELD,
     PILLOW_FILTERS,
+    UNCLIPPED,
     UNEVEN,
     Findings,
     Look,
@@ -21,13 +23,14 @@ from augpipe.recipes.importers.findings import (
     erase,
     erase_several,
     levels,
+    refuse_crops,
     refused,
     same,
 )
-from augpipe.recipes.importers.functions import NOT_HELD, NOTE, ON_TENSORS, OfPillow, custom
-from augpipe.recipes.importers.lines import Line, line_of
 from augpipe.recipes.importers.looks import finished_in_turn, note_of
+from augpipe.recipes.importers.normalized import level
 from augpipe.recipes.importers.timm import ERASED
+from augpipe.recipes.importers.torchvision_lambdas import of_arrays, of_levels, of_pillow, of_tensors
 from augpipe.validation.models import changed
 
 SILENT = {
@@ -37,6 +40,8 @@ SILENT = {
 TO_TENSORS = ("ToTensor", "PILToTensor", "ToImage", "ToDtype", "ConvertImageDtype")
 """Those behind which an image is a tensor."""
 
+OF_WEIGHTS = ("ImageClassification", "SemanticSegmentation")
+"""What weights of torchvision have as their transforms."""
 TO_DTYPES = ("ToDtype", "ConvertImageDtype")
 
 
@@ -49,9 +54,9 @@ def found_in(transform: Any) -> Findings:
     found = Findings(source="torchvision", measured_as=("torchvision",), name_of=_name)
     scales = False
     flat = list(_flattened(transform))
-    makers = MADE
+    found.makers = MADE
     if next((name for name in map(_name, flat) if name in ("ToPILImage", *TO_TENSORS)), "") == "ToPILImage":
-        makers = MADE | {"Lambda": _lambda_of_arrays}
+        found.makers = MADE | {"Lambda": of_arrays}
     for one in flat:
         name = _name(one)
         if name == "ToTensor" or (name in TO_DTYPES and getattr(one, "scale", True) and not _makes_levels(one)):
@@ -59,14 +64,16 @@ def found_in(transform: Any) -> Findings:
         elif name == "ToPILImage" or (name in TO_DTYPES and _makes_levels(one)):
             scales = False
         if name in TO_TENSORS:
-            makers = MADE | {"Lambda": _lambda_of_tensors if scales else refused(ON_TENSORS)}
+            found.makers = MADE | (OF_PARTS if scales else OF_LEVELS)
+            if name in TO_DTYPES and not scales and not _makes_levels(one):
+                found.makers |= {"Normalize": _normalize_levels}
         elif name == "ToPILImage":
-            makers = MADE
+            found.makers = MADE
         if name in TO_DTYPES or name == "ToTensor":
             continue
         if name not in SILENT:
             before = len(found.ops), len(found.rows)
-            found.add_by(makers, one)
+            found.add_by(found.makers, one)
             if scales and not any(isinstance(op, ops.Normalize) for op in found.ops):
                 found.fill_in_levels(*before)
     if scales and not any(op.op == "normalize" for op in found.ops):
@@ -75,15 +82,30 @@ def found_in(transform: Any) -> Findings:
 
 
 def _name(transform: Any) -> str:
-    return type(transform).__name__
+    return "Lambda" if isinstance(transform, FunctionType) else type(transform).__name__
 
 
 def _flattened(transform: Any) -> Iterable[Any]:
     if _name(transform) in ("Compose", "Sequential"):
         for inner in _held(transform):
             yield from _flattened(inner)
+    elif _name(transform) in OF_WEIGHTS:
+        yield from _of_weights(transform)
     else:
         yield transform
+
+
+def _of_weights(one: Any) -> Iterable[Any]:
+    """The transforms of weights, as of `ResNet50_Weights.DEFAULT.transforms()`, which is one that does all."""
+
+    def part(name: str, **fields: Any) -> Any:
+        return type(name, (), fields)()
+
+    if one.resize_size is not None:
+        yield part("Resize", size=one.resize_size, interpolation=one.interpolation, antialias=one.antialias)
+    if hasattr(one, "crop_size"):
+        yield part("CenterCrop", size=one.crop_size)
+    yield from (part("ToTensor"), part("Normalize", mean=one.mean, std=one.std))
 
 
 def _held(transform: Any) -> list[Any]:
@@ -225,6 +247,40 @@ def _gaussian_blur(found: Findings, one: Any) -> None:
     found.add("GaussianBlur", ops.GaussianBlur(sigma_px=(sigma[0], sigma[1]), kernel_px=sizes[-1], p=1.0), note=note)
 
 
+def _normalize_levels(found: Findings, one: Any) -> None:
+    """A Normalize of floats in 0..255, which a dtype without scale=True leaves so."""
+    made = ops.Normalize(mean=channels(one.mean, 255.0), std=channels(one.std, 255.0))
+    is_small = 255.0 * max(*made.mean, *made.std) <= 1.0
+    note = "its mean and std are of levels in 0..255 there: no scale=True is before it." if is_small else ""
+    found.add("Normalize", made, note=note)
+
+
+def _distort(found: Findings, one: Any) -> None:
+    """Each part with a chance of its own, and contrast first or last of those behind brightness."""
+    p = float(one.p)
+    jitters = {
+        name: ops.ColorJitter.model_validate({name: tuple(getattr(one, name)), "about": "mean", "space": "hsv", "p": p})
+        for name in ("brightness", "contrast", "saturation", "hue")
+    }
+    brightness, contrast, *rest = jitters.values()
+    either = ops.OneOf(ops=(ops.AllOf(ops=(contrast, *rest)), ops.AllOf(ops=(*rest, contrast))))
+    made = ops.AllOf(ops=(brightness, either, ops.ChannelShuffle(p=p * 5 / 6)))
+    found.add("RandomPhotometricDistort", made)
+
+
+def _noise(found: Findings, one: Any) -> None:
+    """Of parts of the full level, whatever images hold."""
+    if one.mean:
+        raise ValueError(f"mean={one.mean} is not mapped; 0 is")
+    note = "" if one.clip else UNCLIPPED
+    found.add("GaussianNoise", ops.Noise(std=(255.0 * one.sigma,) * 2, p=1.0), note=note)
+
+
+def _solarize_parts(found: Findings, one: Any) -> None:
+    """A threshold of numbers in 0..1."""
+    found.add("RandomSolarize", solarize(min(255.0 * one.threshold, 256.0), one.p))
+
+
 def _grayscale(found: Findings, one: Any) -> None:
     found.channels = 1 if one.num_output_channels == 1 else 3
     found.add("Grayscale", ops.Grayscale(p=1.0))
@@ -248,16 +304,23 @@ def _elastic_transform(found: Findings, one: Any) -> None:
     found.add("ElasticTransform", made, note=FIELD, look=_look(one), beyond=_beyond(one))
 
 
-def _erasing(found: Findings, one: Any) -> None:
-    normalised = next((op for op in found.ops if isinstance(op, ops.Normalize)), None)
+def _erasing(found: Findings, one: Any, unit: ops.Normalize | None = None) -> None:
+    """A RandomErasing, of levels, or of the numbers that `unit` makes of them."""
+    normalised = next((op for op in [*found.outer, *found.ops] if isinstance(op, ops.Normalize)), None)
     if hasattr(one, "probability"):
         _erasing_of_timm(found, one, normalised)
         return
-    is_noise = one.value in (None, "random")
-    if not is_noise and any(levels(one.value)):
-        raise ValueError(f"value={one.value!r} is not mapped; 0 and 'random' are")
-    fill = "noise" if is_noise else (0.0, 0.0, 0.0) if normalised is None else "mean"
+    fill: Any = "noise" if one.value in (None, "random") else levels(one.value)
+    if normalised is not None and fill == (0.0, 0.0, 0.0):
+        fill = "mean"
+    elif fill != "noise" and (numbers := normalised or unit) is not None:
+        fill = level(fill, numbers)
     found.add("RandomErasing", erase(one.p, one.scale, one.ratio, fill, normalised))
+
+
+def _erasing_parts(found: Findings, one: Any) -> None:
+    """A RandomErasing of numbers in 0..1."""
+    _erasing(found, one, ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)))
 
 
 def _erasing_of_timm(found: Findings, one: Any, normalised: ops.Normalize | None) -> None:
@@ -283,36 +346,14 @@ def _group(make: Callable[[Any, tuple[Op, ...]], Op], note: str = "") -> Maker:
         for held in _held(one):
             before = len(inner.ops)
             for part in _flattened(held):
-                inner.add_by(MADE, part)
+                inner.add_by(inner.makers, part)
             own = tuple(inner.ops[before:])
+            refuse_crops(own)
             members.append(own[0] if len(own) == 1 else ops.AllOf.model_validate({"ops": own or (ops.Identity(),)}))
         if len(inner.ops) or not found.problems:
             found.add(_name(one), make(one, tuple(members)), note=note, holds=True)
 
     return add
-
-
-def _lambda(found: Findings, one: Any) -> None:
-    """A function of a PIL image."""
-    _lambda_of_arrays(found, one, OfPillow)
-
-
-def _lambda_of_tensors(found: Findings, one: Any) -> None:
-    """A function of numbers in 0..1, which is a `Normalize` where it multiplies and adds."""
-    if not hasattr(one, "lambd"):
-        raise ValueError(NOT_HELD)
-    line = line_of(one.lambd)
-    if line is None:
-        raise ValueError(ON_TENSORS)
-    if line != Line(1.0, 0.0):
-        mean, std = 0.0 - line.shift / line.slope, 1.0 / line.slope
-        found.add("Lambda", ops.Normalize(mean=(mean,) * 3, std=(std,) * 3))
-
-
-def _lambda_of_arrays(found: Findings, one: Any, wrap: Callable[[Any], Any] | None = None) -> None:
-    if isinstance(getattr(one, "lambd", Line(1.0, 0.0)), Line):
-        raise ValueError(NOT_HELD)
-    found.add("Lambda", custom(one.lambd if wrap is None else wrap(one.lambd)), note=NOTE)
 
 
 def _sometimes(one: Any, held: tuple[Op, ...]) -> Op:
@@ -360,10 +401,12 @@ MADE: dict[str, Maker] = {
     "RandomPerspective": _perspective,
     "ElasticTransform": _elastic_transform,
     "ColorJitter": _jitter,
+    "RandomPhotometricDistort": _distort,
     "RandomGrayscale": same(ops.Grayscale),
     "Grayscale": _grayscale,
     "RGB": _rgb,
     "GaussianBlur": _gaussian_blur,
+    "GaussianNoise": _noise,
     "RandomInvert": same(ops.Invert),
     "RandomPosterize": same(ops.Posterize, bits=lambda one: (one.bits, one.bits)),
     "RandomSolarize": lambda found, one: found.add("RandomSolarize", solarize(one.threshold, one.p)),
@@ -374,7 +417,7 @@ MADE: dict[str, Maker] = {
     "RandomChannelPermutation": same(ops.ChannelShuffle, p=5 / 6),
     "RandomErasing": _erasing,
     "Normalize": same(ops.Normalize, mean=lambda one: channels(one.mean), std=lambda one: channels(one.std)),
-    "Lambda": _lambda,
+    "Lambda": of_pillow,
     "RandomApply": _group(_sometimes),
     "RandomChoice": _group(lambda one, held: one_of(zip(held, one.p or [1.0] * len(held), strict=True))),
     "RandomOrder": _group(
@@ -385,3 +428,11 @@ MADE: dict[str, Maker] = {
     "AutoAugment": _policy(lambda one: policies.auto_augment(one.policy.value)),
 }
 """The name of a transform -> what makes ops of it."""
+OF_PARTS: dict[str, Maker] = {
+    "Lambda": of_tensors,
+    "RandomErasing": _erasing_parts,
+    "RandomSolarize": _solarize_parts,
+}
+"""Those that count in 0..1 behind ToTensor."""
+OF_LEVELS: dict[str, Maker] = {"Lambda": of_levels}
+"""Those of a tensor of levels in 0..255."""

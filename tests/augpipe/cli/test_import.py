@@ -19,7 +19,7 @@ IMAGENET_MEAN, IMAGENET_STD = np.array(ops.Normalize().mean), np.array(ops.Norma
 
 SCRIPT = """
 import albumentations as A
-train = A.Compose([A.RandomCrop(8, 8), A.HorizontalFlip(), A.RandomRain(p=0.1)])
+train = A.Compose([A.RandomCrop(8, 8), A.HorizontalFlip(), A.RandomGravel(p=0.1)])
 valid = A.Compose([A.CenterCrop(8, 8)])
 """
 
@@ -37,7 +37,7 @@ def test_a_script_becomes_a_file_and_a_table() -> None:
     assert Recipe.load("mine.toml").ops == (ops.RandomCrop(size=(8, 8)), ops.Flip())
     lines = [line.split() for line in ended.stderr.splitlines()]
     assert ["RandomCrop", "random_crop", "exact"] in lines
-    assert ["RandomRain", "-", "left", "out", "is", "not", "known", "here"] in lines
+    assert ["RandomGravel", "-", "left", "out", "is", "not", "known", "here"] in lines
     assert ["read", "as", "albumentations", "2,", "though", "it", "also", "fits", "version", "1."] in lines
 
 
@@ -73,7 +73,7 @@ def test_an_object_of_a_module_is_imported() -> None:
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        ("train.py", "Name one of them: train, valid."),
+        ("train.py", "Name one of them, as train.py:train or name='train': train, valid."),
         ("train.py:test", "assigns no test"),
         ("nothing.py:test", "nothing.py is not a file"),
         ("train", "train is not a file"),

@@ -87,7 +87,7 @@ def test_levels_are_scaled_where_nothing_normalises_them() -> None:
 
 def test_what_is_not_mapped_is_refused() -> None:
     settings = {**STEPS, "do_resize": True, "size": 3, "do_center_crop": True, "do_flip_channel_order": True}
-    with pytest.raises(ValueError, match="do_flip_channel_order: is not mapped") as told:
+    with pytest.raises(ValueError, match="do_flip_channel_order: True is not mapped") as told:
         importers.from_hugging_face({"image_processor_type": "Some", **settings, "do_rescale": False})
     for text in ("do_resize: size=3 may be", "do_center_crop: has no 'crop_size'", "do_normalize: do_rescale=False"):
         assert text in str(told.value)
@@ -159,3 +159,14 @@ def test_what_is_done_to_a_batch_and_to_labels_is_told() -> None:
     notes = importers.from_hugging_face({**settings, "do_reduce_labels": True}).notes
     assert any("do_pad: " in note and "each image keeps its own size" in note for note in notes)
     assert any("label maps: " in note and "255" in note for note in notes)
+
+
+def test_settings_of_timm_are_told_from_those_of_transformers() -> None:
+    with pytest.raises(ValueError, match=r"settings of a model of timm. Give importers.from_timm input_size, crop_pct"):
+        importers.from_hugging_face({"architecture": "resnet50", "pretrained_cfg": {"crop_pct": 0.95}})
+
+
+def test_a_setting_that_is_not_mapped_is_told_with_its_value() -> None:
+    settings = {"image_processor_type": "Mask2FormerImageProcessor", "do_resize": False, "size_divisor": 32}
+    with pytest.raises(ValueError, match="size_divisor: 32 is not mapped; remove it, and do that step yourself"):
+        importers.from_hugging_face(settings)

@@ -85,7 +85,8 @@ def test_a_sequence_of_augmentations() -> None:
     )
     assert found.recipe.border == "constant" and not found.recipe.antialias
     assert found.recipe.num_passes == 2  # the jitter does not change the turn's fill
-    (once,) = found.notes
+    noise, once = found.notes
+    assert noise == "RandomGaussianNoise: numbers are kept within 0..1, and there they may leave it."
     assert once.startswith("RandomAffine, RandomRotation: one look-up here")
     assert "RandomRotation" in found.exact and "RandomResizedCrop" in found.exact
 
@@ -250,3 +251,26 @@ def test_the_real_perspective_of_the_same_corners(monkeypatch: pytest.MonkeyPatc
     recipe = importers.from_text("K.RandomPerspective(0.5, p=1.0)").recipe
     made = Augment(recipe, layout="NHWC", framework="numpy")(image)
     assert np.abs(theirs.numpy() - made).max() < 0.01
+
+
+def test_gamma_bits_and_channels_of_kornia() -> None:
+    read = importers.from_text
+    (gamma,) = read("K.AugmentationSequential(K.RandomGamma((0.5, 2.0), p=0.4))").recipe.ops[:1]
+    assert gamma == ops.Gamma(gamma=(0.5, 2.0), even_in="power", p=0.4)
+    with pytest.raises(ValueError, match=r"gain=\(0.7, 1.3\) is not mapped; \(1.0, 1.0\) is"):
+        read("K.AugmentationSequential(K.RandomGamma((0.5, 2.0), (0.7, 1.3)))")
+    (bits,) = read("K.AugmentationSequential(K.RandomPosterize(6, p=0.4))").recipe.ops[:1]
+    assert isinstance(bits, ops.AllOf) and bits.p == 0.4
+    (one_of,) = bits.ops
+    assert isinstance(one_of, ops.OneOf) and one_of.weights == (0.5, 1.0, 0.5)  # of 6, 7 and 8 bits
+    made = read("K.AugmentationSequential(K.RandomRGBShift(0.1, 0.1, 0.1, p=1), K.RandomChannelShuffle(p=0.6))").recipe
+    assert made.ops[:2] == (ops.ColorCast(max_shift=25.5, step=None, channel_p=1.0, p=1.0), ops.ChannelShuffle(p=0.5))
+    blurs = "K.AugmentationSequential(K.RandomBoxBlur((5, 5)), K.RandomMedianBlur(3))"
+    assert read(blurs).recipe.ops[:2] == (ops.BoxBlur(sizes=(5, 5)), ops.MedianBlur(sizes=(3, 3)))
+    for text, message in (
+        ("K.RandomBoxBlur((3, 5))", r"kernel_size=\(3, 5\) is not mapped"),
+        ("K.RandomBoxBlur(border_type='circular')", "border_type='circular' is not mapped; 'reflect' is"),
+        ("K.RandomRGBShift(0.1, 0.2, 0.1)", "limits that differ between channels"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            read(f"K.AugmentationSequential({text})")

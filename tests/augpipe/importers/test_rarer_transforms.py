@@ -232,3 +232,44 @@ def test_holders_that_augment_masks_say_what_those_show_beyond_the_image() -> No
     for keys, told in (("['input', 'mask']", True), ("['input']", False)):
         notes = importers.from_text(turn.format(keys)).notes
         assert any("mask_fill=0" in note for note in notes) is told
+
+
+def test_a_photometric_distortion_draws_each_part_and_where_contrast_stands() -> None:
+    (made,) = importers.from_text("v2.RandomPhotometricDistort(p=0.3)").recipe.ops
+    assert isinstance(made, ops.AllOf)
+    brightness, either, shuffled = made.ops
+    assert isinstance(brightness, ops.ColorJitter) and (brightness.brightness, brightness.p) == ((0.875, 1.125), 0.3)
+    assert isinstance(either, ops.OneOf) and shuffled == ops.ChannelShuffle(p=0.3 * 5 / 6)
+    first, last = (one.ops for one in either.ops if isinstance(one, ops.AllOf))
+    assert first[1:] == last[:2] and first[0] == last[2] and first[0].p == 0.3
+
+
+def test_some_of_several_is_that_of_version_2_alone() -> None:
+    text = "A.SomeOf([A.InvertImg(p=0.3), A.HorizontalFlip(p=1)], n={}, p=0.8)"
+    members = (ops.Invert(p=0.3), ops.Flip(p=1.0))
+    for n, num in ((1, 1), (5, 2)):
+        (made,) = importers.from_text(text.format(n), version="2").recipe.ops
+        assert made == ops.SomeOf(ops=members, num=(num, num), p=0.8)
+    with pytest.raises(ValueError, match="replace=True may choose one twice, which is not mapped; leave it out"):
+        importers.from_text(text.format("1, replace=True"), version="2")
+    with pytest.raises(ValueError, match="of version 1 weighs transforms by p"):
+        importers.from_text(text.format(1), version="1")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A.Compose([A.OneOf([A.RandomCrop(64, 64), A.Resize(64, 64)])])",
+        "transforms.RandomApply([transforms.RandomCrop(64), transforms.RandomInvert()])",
+        "transforms.RandomChoice([transforms.CenterCrop(64), transforms.RandomInvert()])",
+    ],
+)
+def test_a_crop_within_a_group_is_refused_with_where_to_put_it(text: str) -> None:
+    with pytest.raises(ValueError, match="for some images only, and a batch needs one size; put it before the group"):
+        importers.from_text(text)
+
+
+@pytest.mark.parametrize("name", ["GridDropout", "PixelDropout", "RandomShadow", "RandomSunFlare", "Defocus"])
+def test_what_has_no_op_here_is_refused_with_the_nearest_that_has(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"{name}: .*; write (CoarseDropout|RandomBrightnessContrast|GaussianBlur)"):
+        importers.from_text(f"A.{name}()")

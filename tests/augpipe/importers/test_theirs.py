@@ -91,3 +91,10 @@ def test_what_a_library_says_is_told_as_its_own(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ValueError, match=r"albumentations cannot be imported: operator nms does not exist"):
         theirs.of_text("A.Odd()")
+
+
+def test_a_class_of_the_script_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("torchvision", "torchvision.transforms"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    with pytest.raises(ValueError, match=r"Blur \(of this script\) is not run, and --compare cannot show it"):
+        theirs.of_text("from torchvision import transforms as T\nclass Blur:\n    pass\nt = T.Compose([Blur()])")

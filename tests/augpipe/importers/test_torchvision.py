@@ -456,3 +456,13 @@ def test_erasing() -> None:
         assert (made.p, made.scale, made.ratio, made.fill) == (0.3, (0.1, 0.2), (0.5, 2), fill)
         if normalised:
             assert (made.mean, made.std) == ((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))
+
+
+def test_transforms_of_weights() -> None:
+    fields = {"interpolation": Mode.BILINEAR, "antialias": True, "mean": [0.5, 0.4, 0.3], "std": [0.2, 0.2, 0.2]}
+    resized, normalized = ops.ResizeShortest(size=80), ops.Normalize(mean=(0.5, 0.4, 0.3), std=(0.2, 0.2, 0.2))
+    found = importers.from_torchvision(make("ImageClassification", resize_size=[80], crop_size=[64], **fields))
+    assert found.recipe.ops == (resized, ops.CenterCrop(size=(64, 64)), normalized)
+    assert found.exact == ("Resize", "CenterCrop", "Normalize")
+    whole = make("SemanticSegmentation", resize_size=None, **fields)
+    assert importers.from_torchvision(whole).recipe.ops == (normalized,)

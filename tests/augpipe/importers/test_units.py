@@ -1,0 +1,106 @@
+"""Numbers that count in 0..1, in levels or in what a Normalize made: by where a transform stands."""
+
+import pytest
+
+from augpipe import Recipe, importers, ops
+
+TO_TENSOR, NORMALIZE = "transforms.ToTensor()", "transforms.Normalize((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))"
+UNIT = ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
+
+
+def read(*calls: str) -> Recipe:
+    return Recipe.from_text(f"transforms.Compose([{', '.join(calls)}])")
+
+
+def test_noise_that_is_erased_before_a_normalize_is_of_numbers_in_0_to_1() -> None:
+    erased, normalized = read(TO_TENSOR, "transforms.RandomErasing(value='random')", NORMALIZE).ops
+    assert isinstance(erased, ops.Erase)
+    assert (erased.fill, erased.mean, erased.std) == ("noise", (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+    assert isinstance(normalized, ops.Normalize)
+
+
+@pytest.mark.parametrize(
+    ("before", "value", "fill"),
+    [
+        ((), "(10, 20, 30)", (10.0, 20.0, 30.0)),
+        ((TO_TENSOR,), "(0.2, 0.4, 1)", (51.0, 102.0, 255.0)),
+        ((TO_TENSOR,), "1", (255.0, 255.0, 255.0)),
+        ((TO_TENSOR, NORMALIZE), "(0.5, 0.5, 0.5)", (153.0, 127.5, 102.0)),
+        ((TO_TENSOR, NORMALIZE), "0", "mean"),
+    ],
+)
+def test_what_is_erased_is_a_level(before: tuple[str, ...], value: str, fill: object) -> None:
+    recipe = read(*before, f"transforms.RandomErasing(value={value})")
+    (erased,) = (op for op in recipe.ops if isinstance(op, ops.Erase))
+    assert erased.fill == (fill if isinstance(fill, str) else pytest.approx(fill))
+
+
+def test_a_value_that_is_no_level_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"fill of \(9.0, 9.0, 9.0\), which is 586, 561, 536 before it"):
+        read(TO_TENSOR, NORMALIZE, "transforms.RandomErasing(value=9)")
+
+
+@pytest.mark.parametrize(
+    ("before", "threshold", "level"), [((), 128, 128), ((TO_TENSOR,), 0.5, 128), ((TO_TENSOR,), 7, 256)]
+)
+def test_a_threshold_behind_to_tensor_is_a_part_of_1(before: tuple[str, ...], threshold: float, level: int) -> None:
+    solarize = f"transforms.RandomSolarize({threshold}, p=0.3)"
+    assert ops.Solarize(threshold=(level, level), p=0.3) in read(*before, solarize).ops
+    (held,) = (op for op in read(*before, f"transforms.RandomApply([{solarize}])").ops if isinstance(op, ops.AllOf))
+    assert held.ops == (ops.Solarize(threshold=(level, level), p=0.3),)
+
+
+def test_a_dtype_without_scale_leaves_levels_that_are_normalised() -> None:
+    text = "v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32{}), v2.Normalize(mean=({},) * 3, std=(51,) * 3)])"
+    found = importers.from_text(text.format("", 127.5))
+    assert found.recipe.ops == (ops.Normalize(mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2)),) and found.notes == ()
+    with pytest.raises(ValueError, match="are given in 0..1"):
+        importers.from_text(text.format(", scale=True", 127.5))
+    found = importers.from_text(text.replace("(51,) * 3", "(0.5,) * 3").format("", 0.5))
+    assert found.rows[0].verdict == "near" and "no scale=True is before it" in found.notes[0]
+    (made,) = found.recipe.ops
+    assert isinstance(made, ops.Normalize) and made.mean == pytest.approx((0.5 / 255.0,) * 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mean", "note"),
+    [
+        ("mean=(127.5, 102, 51), std=(51, 51, 51), max_pixel_value=1.0", (0.5, 0.4, 0.2), ""),
+        ("mean=(0.5, 0.4, 0.2), std=(0.2, 0.2, 0.2), max_pixel_value=1.0", (0.5, 0.4, 0.2), "images are in 0..1 there"),
+        ("mean=(0.5, 0.4, 0.2), std=(0.2, 0.2, 0.2), max_pixel_value=255", (0.5, 0.4, 0.2), ""),
+    ],
+)
+def test_what_is_white_to_albumentations(arguments: str, mean: tuple[float, ...], note: str) -> None:
+    found = importers.from_text(f"A.Normalize({arguments})", version="2")
+    (made,) = found.recipe.ops
+    assert isinstance(made, ops.Normalize)
+    assert (made.mean, made.std) == (pytest.approx(mean), pytest.approx((0.2, 0.2, 0.2)))
+    assert found.rows[0].note.startswith(note) and bool(found.rows[0].note) == bool(note)
+    with pytest.raises(ValueError, match="max_pixel_value=65535 is not mapped: levels are in 0..255 here; set 255"):
+        importers.from_text("A.Normalize(max_pixel_value=65535.0)")
+
+
+def test_a_to_tensor_of_albumentations_divides_by_255_and_may_normalise() -> None:
+    assert Recipe.from_text("A.Compose([A.NoOp(), ToTensor()])").ops == (ops.Identity(), UNIT)
+    given = "normalize={'mean': [0.5, 0.4, 0.3], 'std': [0.2, 0.2, 0.2]}"
+    normalized = (ops.Normalize(mean=(0.5, 0.4, 0.3), std=(0.2, 0.2, 0.2)),)
+    assert Recipe.from_text(f"A.Compose([ToTensor({given})])").ops == normalized
+    assert Recipe.from_text("A.Compose([A.Normalize((0.5, 0.4, 0.3), [0.2] * 3), ToTensor()])").ops == normalized
+
+
+@pytest.mark.parametrize(("limit", "sizes"), [("4", (3, 3)), ("(3, 6)", (3, 5)), ("7", (3, 7)), ("(5, 6)", (5, 5))])
+def test_version_1_draws_every_second_size_of_a_blur(limit: str, sizes: tuple[int, int]) -> None:
+    for name, kind in (("Blur", ops.BoxBlur), ("MotionBlur", ops.MotionBlur)):
+        (made,) = importers.from_text(f"A.{name}(blur_limit={limit})", version="1").recipe.ops
+        assert isinstance(made, kind) and made.sizes == sizes
+    with pytest.raises(ValueError, match=r"blur_limit=\[4, 8\] draws even sizes, which are not mapped; begin at 5"):
+        importers.from_text("A.Blur(blur_limit=(4, 8))", version="1")
+
+
+def test_noise_that_may_leave_0_to_1_is_told() -> None:
+    for text in ("v2.GaussianNoise(sigma=0.2, clip=False)", "K.AugmentationSequential(K.RandomGaussianNoise(std=0.2))"):
+        found = importers.from_text(text)
+        assert "numbers are kept within 0..1" in found.rows[0].note and found.rows[0].verdict == "near"
+    assert Recipe.from_text("v2.GaussianNoise(sigma=0.2)").ops == (ops.Noise(std=(51.0, 51.0), p=1.0),)
+    with pytest.raises(ValueError, match=r"mean=0.5 is not mapped; 0 is"):
+        Recipe.from_text("v2.GaussianNoise(mean=0.5)")
