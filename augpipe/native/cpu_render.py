@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.decoding.decoded_pixels import LocatedPixels
-from augpipe.gpu_ops.image.copied_levels import copy_levels, find_level_maps
+from augpipe.gpu_ops.image.copied_levels import OF_LEVELS, OF_PIXELS, copy_levels, find_level_maps
 from augpipe.gpu_ops.image.fused import bends, jobs_per_image, run_jobs
-from augpipe.gpu_ops.image.level_tables import BLOCK, NUM_LEVELS
+from augpipe.gpu_ops.image.level_tables import BLOCK, NUM_LEVELS, look_up_levels
 from augpipe.gpu_ops.image.mix import mix_images
 from augpipe.gpu_ops.image.pixels import narrow, pack_levels, pack_rgbx, widen
 from augpipe.gpu_ops.image.program import finish_images
@@ -125,13 +125,13 @@ def render(
         return
     left = [(0, len(rows))]
     if out.dtype == np.uint8 and width >= BLOCK and len(rows) * height * width >= WORTH_TABLES:
-        left = _copy_levels(table, rows, first, out, size, planar=form.planar)
+        left = _look_up_levels(table, rows, first, out, size, planar=form.planar)
     for start, end in left:
         own, num = slice(start, end), height * width * 3
         _render_levels(table[own], rows[own], first[own], out[start * num : end * num], size, form, scratch)
 
 
-def _copy_levels(
+def _look_up_levels(
     images: npt.NDArray[np.int64],
     rows: Rows,
     first: Rows,
@@ -140,9 +140,9 @@ def _copy_levels(
     *,
     planar: bool,
 ) -> list[tuple[int, int]]:
-    """Write those images that show whole pixels, with each channel changed by itself, by tables of what becomes of each
-    level: their programs make them of all levels. Returns where the others begin and end."""
-    programs, found = as_bytes(rows), np.empty(len(rows), np.bool_)
+    """Write those images of which each channel is changed by itself, from the nearest levels on, by tables of what
+    becomes of each level: their programs make them of all levels. Returns where the others begin and end."""
+    programs, found = as_bytes(rows), np.empty(len(rows), np.uint8)
     find_level_maps(first, programs, KERNEL_ROW.itemsize, *size, found)
     chosen = np.flatnonzero(found)
     if not len(chosen):
@@ -156,10 +156,22 @@ def _copy_levels(
         finish_images(
             programs[chosen], KERNEL_ROW.itemsize, levels.reshape(-1), tables.reshape(-1), 1, NUM_LEVELS, True
         )
-    copy_levels(images, first, chosen, tables, out, *size, planar)
-    if len(chosen) == len(rows):
-        return []
-    edges = np.flatnonzero(np.diff(found, prepend=True, append=True)).tolist()
+    kinds, num = found[chosen], size[0] * size[1] * 3
+    of_pixels, of_levels = kinds == OF_PIXELS, kinds == OF_LEVELS
+    if of_pixels.any():
+        copy_levels(images, first, chosen[of_pixels], tables[of_pixels], out, *size, planar)
+    if of_levels.any():
+        for start, end in _runs(found == OF_LEVELS):
+            own, num_jobs = slice(start, end), (end - start) * jobs_per_image(size[0])
+            target = out[start * num : end * num]
+            run_jobs(images[own], first[own], target, *size, planar, 0, num_jobs, bends(first[own]))
+        look_up_levels(chosen[of_levels], tables[of_levels], out, size[0] * size[1], planar)
+    return _runs(found == 0)
+
+
+def _runs(chosen: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Where those that are chosen begin and end, excluded, one behind the other."""
+    edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False)).tolist()
     return list(zip(edges[::2], edges[1::2], strict=True))
 
 
