@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from augpipe.decoding.decoded_pixels import LocatedPixels
 from augpipe.gpu_ops.image.copied_levels import OF_LEVELS, OF_PIXELS, copy_levels, find_level_maps
-from augpipe.gpu_ops.image.fused import bends, jobs_per_image, run_jobs
+from augpipe.gpu_ops.image.fused import bends, find_rgb, jobs_per_image, run_jobs
 from augpipe.gpu_ops.image.level_tables import BLOCK, NUM_LEVELS, look_up_levels
 from augpipe.gpu_ops.image.mix import mix_images
 from augpipe.gpu_ops.image.pixels import narrow, pack_levels, pack_rgbx, widen
@@ -97,6 +97,15 @@ def check_image(image: npt.NDArray[Any]) -> None:
         raise ValueError(f"the array has shape {image.shape}, which holds no pixels")
 
 
+def find_in_place(rows: Rows, size: tuple[int, int], found: npt.NDArray[np.bool_]) -> None:
+    """Clear (B,) `found` where images of three bytes a pixel have to be packed for `render`."""
+    first = first_parts(rows)
+    if first is not rows and is_joined(rows):
+        found[:] = False
+    else:
+        find_rgb(first, *size, found)
+
+
 def render(
     images: Sequence[LocatedPixels] | npt.NDArray[np.int64],
     rows: Rows,
@@ -109,7 +118,7 @@ def render(
     """Write finished images, one behind the other.
 
     Args:
-        images: RGBX pixels on the host, or their `pixel_table`.
+        images: RGBX pixels on the host, or their `pixel_table`; its fifth column, if any, only where `find_in_place`.
         rows: (B,) `planning.kernel_rows.kernel_rows`, one an image, of one pass or several.
         out: (B * height * width * 3,) of the batch, in the type that `form` holds it as.
         size: height and width of an output image, in pixels.

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.compiled.declared import declare
-from augpipe.gpu_ops.image.aligned import sample_aligned, sample_shrunk
+from augpipe.gpu_ops.image.aligned import is_aligned, row_bytes_of, sample_aligned, sample_shrunk, takes_rgb
 from augpipe.gpu_ops.image.copied import copy_rows, is_copied
 from augpipe.gpu_ops.image.field import BEYOND, NODE_ROWS, TAPS, bend_row
 from augpipe.gpu_ops.image.finished_rows import finish_row
 from augpipe.gpu_ops.image.lens import distort, radial_gain
-from augpipe.gpu_ops.image.rows import GRID, KERNEL_ROW, MEETING, SNAP, SPLINE, TRIANGLE
+from augpipe.gpu_ops.image.rows import KERNEL_ROW, MEETING, TRIANGLE
 from augpipe.gpu_ops.image.sampling import (
     border_period,
     border_turn,
@@ -109,7 +109,7 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
     """Run jobs `first_job`..`last_job` - 1 of a batch; any split over calls and threads gives the same bits.
 
     Args:
-        pixel_table: (B, 4) int64, see `rows.PIXEL_TABLE_COLUMNS`; images are uint8 RGBX and stay the caller's.
+        pixel_table: (B, 4) or (B, 5) int64, see `rows.PIXEL_TABLE_COLUMNS`; images are uint8 and stay the caller's.
         rows: (B,) `rows.KERNEL_ROW`.
         batch: (B * height * width * 3,) float32 or uint8, written; image i starts at i * height * width * 3.
         height, width: of an output image, in pixels.
@@ -118,7 +118,7 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
         bends: `bends(rows)`.
     """
     blocks = (height + ROWS_PER_JOB - 1) // ROWS_PER_JOB
-    num_scratch, most_taps_y = np.int64(0), np.int64(0)
+    num_scratch, num_packed, most_taps_y = np.int64(0), np.int64(0), np.int64(0)
     for job in range(first_job, last_job):
         row = rows[job // blocks]
         taps_y = num_taps(row.support_y)
@@ -127,12 +127,17 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
             num_summed = 4 * np.int64(row.high_x - row.low_x + 1)
         num_scratch = max(num_scratch, (WEIGHTS_X + 3 * num_taps(row.support_x)) * width + num_summed)
         most_taps_y = max(most_taps_y, taps_y)
-    scratch = np.empty(num_scratch + NODE_ROWS * (width + BEYOND), np.float32)
+        if row_bytes_of(pixel_table[job // blocks]):
+            num_packed = max(num_packed, np.int64(row.high_x - row.low_x + 1))
+    num_nodes = NODE_ROWS * (width + BEYOND)
+    scratch = np.empty(num_scratch + num_nodes + num_packed, np.float32)
     nodes_held, lines_held = np.empty(TAPS, np.int64), np.empty(most_taps_y, np.int64)
+    lines, weights = np.empty(most_taps_y, np.intp), np.empty(most_taps_y, np.float32)
     image_held, are_taps_inside, window, first_x, num_columns = NO_ROW, False, np.int64(0), np.int64(0), np.int64(0)
     for job in range(first_job, last_job):
         s = scratch.ctypes.data  # in the loop, as numba frees an array after its last use
         at_nodes = s + 4 * num_scratch
+        at_packed = at_nodes + 4 * num_nodes
         image, block = job // blocks, job % blocks
         pixels, row = pixel_table[image], rows[image]
         first, last = block * ROWS_PER_JOB, min((block + 1) * ROWS_PER_JOB, height)
@@ -140,7 +145,7 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
             copy_rows(pixels, row, batch, image, height, width, planar, first, last, s)
             continue
         # rows of an axis-aligned output share what belongs to x, and all pixels of one of them what belongs to y
-        is_axis_aligned = _keeps_axes(row) and row.after_xy == ZERO and row.after_yx == ZERO
+        is_axis_aligned = is_aligned(row)
         is_shrunk = is_axis_aligned and _shrinks(row)
         for n in range(TAPS):
             nodes_held[n] = NO_ROW
@@ -168,7 +173,8 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
                 sample_shrunk(pixels, row, s, width, first_x, num_columns)
             elif is_axis_aligned:
                 held = lines_held[: num_taps(row.support_y)]
-                sample_aligned(pixels, row, s, width, are_taps_inside, window, held)
+                columns = first_x, num_columns, at_packed
+                sample_aligned(pixels, row, s, width, are_taps_inside, window, *columns, held, lines, weights)
             else:
                 _sample(pixels, row, s, width, are_taps_inside)
             start = image * height * width * 3 + row_y * width * (1 if planar else 3)
@@ -179,6 +185,14 @@ def _rendering(dtype: Any, bends: bool | None) -> Any:
     return np.zeros((1, 4), np.int64), np.zeros(1, KERNEL_ROW), np.zeros(1, dtype), 1, 1, True, 0, 1, bends
 
 
+@kernel()
+def find_rgb(rows, height, width, found):
+    """Clear (B,) bool `found` where `run_jobs` does not take pixels of three bytes; its arguments are as there."""
+    for image in range(len(rows)):
+        found[image] &= takes_rgb(rows[image], height, width)
+
+
+declare(__name__, find_rgb, any=lambda: (np.zeros(1, KERNEL_ROW), 1, 1, np.zeros(1, np.bool_)))
 declare(
     __name__,
     run_jobs,
@@ -194,14 +208,6 @@ def _shrinks(row):
     """Whether an axis-aligned output is a task for `sample_shrunk`."""
     covered = row.support_x if row.filter == TRIANGLE else HALF * row.support_x
     return covered > SHRINKS and row.support_y > ONE
-
-
-@subroutine
-def _keeps_axes(row):
-    """Whether what acts before the last map leaves a pixel's x to its column alone, and its y to its row."""
-    if row.field == GRID or row.field == SNAP:
-        return row.has_projection == 0 and row.before_xy == ZERO and row.before_yx == ZERO
-    return row.has_lens == 0 and row.field != SPLINE
 
 
 @subroutine
