@@ -101,21 +101,23 @@ class HostTransform:
     ) -> None:
         """Pack and render several arrays at a time, by few calls of kernels: each call costs as much as a tenth of an
         image's work."""
-        stay = arrays[:, 2] == RGB_BYTES
+        are_rgb = (arrays[:, 2] == RGB_BYTES) & (arrays[:, 1] != 0)
         for rows, view in zip(tables, views, strict=True):
-            find_in_place(rows, view.sizes[0], stay)
-        num_bytes = 4 * (regions[:, 2:] - regions[:, :2]).prod(axis=1, dtype=np.int64) * ~stay
+            find_in_place(rows, view.sizes[0], are_rgb)
+        num_bytes = 4 * (regions[:, 2:] - regions[:, :2]).prod(axis=1, dtype=np.int64) * ~are_rgb
+        rgb_rows = arrays[:, 1] * are_rgb
         groups = _groups(num_bytes.tolist(), min(-(-len(arrays) // num_threads), MOST_AT_A_TIME))
 
         def work(group: int) -> None:
             own = slice(*groups[group])
             packed = self._scratch.pixels(int(num_bytes[own].sum()))
-            table = np.empty((own.stop - own.start, 5), np.int64)
-            pack_regions(arrays[own], regions[own], stay[own], packed, table)
+            table = np.empty((own.stop - own.start, 4), np.int64)
+            pack_regions(arrays[own], regions[own], rgb_rows[own], packed, table)
+            of_rgb = rgb_rows[own] if are_rgb[own].any() else None
             for view, rows, called in zip(views, tables, functions, strict=True):
                 called = called and called.starting_at(own.start)
                 memory = view.memory_of(own.start, own.stop)
-                render(table, rows[own], memory, view.sizes[0], form, self._scratch, called)
+                render(table, rows[own], memory, view.sizes[0], form, self._scratch, called, of_rgb)
 
         run_each(work, len(groups), num_threads)
 

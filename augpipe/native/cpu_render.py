@@ -100,7 +100,7 @@ def check_image(image: npt.NDArray[Any]) -> None:
 def find_in_place(rows: Rows, size: tuple[int, int], found: npt.NDArray[np.bool_]) -> None:
     """Clear (B,) `found` where images of three bytes a pixel have to be packed for `render`."""
     first = first_parts(rows)
-    if first is not rows and is_joined(rows):
+    if (first is not rows and is_joined(rows)) or bends(first):
         found[:] = False
     else:
         find_rgb(first, *size, found)
@@ -114,17 +114,19 @@ def render(
     form: OutputFormat,
     scratch: Scratch,
     functions: Functions | None = None,
+    rgb_rows: npt.NDArray[np.int64] | None = None,
 ) -> None:
     """Write finished images, one behind the other.
 
     Args:
-        images: RGBX pixels on the host, or their `pixel_table`; its fifth column, if any, only where `find_in_place`.
+        images: RGBX pixels on the host, or their `pixel_table`.
         rows: (B,) `planning.kernel_rows.kernel_rows`, one an image, of one pass or several.
         out: (B * height * width * 3,) of the batch, in the type that `form` holds it as.
         size: height and width of an output image, in pixels.
         form: dtype and layout.
         scratch: of the calling thread.
         functions: of the recipe, which are called between passes; of the image whose row is the first one.
+        rgb_rows: as `run_jobs` takes it, of images that `find_in_place`.
     """
     table = images if isinstance(images, np.ndarray) else pixel_table(images)
     height, width = size
@@ -134,10 +136,11 @@ def render(
         return
     left = [(0, len(rows))]
     if out.dtype == np.uint8 and width >= BLOCK and len(rows) * height * width >= WORTH_TABLES:
-        left = _look_up_levels(table, rows, first, out, size, planar=form.planar)
+        left = _look_up_levels(table, rows, first, out, size, rgb_rows, planar=form.planar)
     for start, end in left:
         own, num = slice(start, end), height * width * 3
-        _render_levels(table[own], rows[own], first[own], out[start * num : end * num], size, form, scratch)
+        of_rgb = None if rgb_rows is None else rgb_rows[own]
+        _render_levels(table[own], rows[own], first[own], out[start * num : end * num], size, form, scratch, of_rgb)
 
 
 def _look_up_levels(
@@ -146,6 +149,7 @@ def _look_up_levels(
     first: Rows,
     out: npt.NDArray[np.generic],
     size: tuple[int, int],
+    rgb_rows: npt.NDArray[np.int64] | None,
     *,
     planar: bool,
 ) -> list[tuple[int, int]]:
@@ -172,8 +176,8 @@ def _look_up_levels(
     if of_levels.any():
         for start, end in _runs(found == OF_LEVELS):
             own, num_jobs = slice(start, end), (end - start) * jobs_per_image(size[0])
-            target = out[start * num : end * num]
-            run_jobs(images[own], first[own], target, *size, planar, 0, num_jobs, bends(first[own]))
+            target, of_rgb = out[start * num : end * num], None if rgb_rows is None else rgb_rows[own]
+            run_jobs(images[own], first[own], target, *size, planar, 0, num_jobs, bends(first[own]), of_rgb)
         look_up_levels(chosen[of_levels], tables[of_levels], out, size[0] * size[1], planar)
     return _runs(found == 0)
 
@@ -192,12 +196,13 @@ def _render_levels(
     size: tuple[int, int],
     form: OutputFormat,
     scratch: Scratch,
+    rgb_rows: npt.NDArray[np.int64] | None,
 ) -> None:
     """`render` of one pass: levels that are looked up, and then taken through their programs."""
     (height, width), end = size, len(table) * jobs_per_image(size[0])
     takes_more = rows.dtype != KERNEL_ROW
     target = scratch.values(len(out)) if form.is_narrow or (takes_more and out.dtype != np.float32) else out
-    run_jobs(table, first, target, height, width, form.planar, 0, end, bends(first))
+    run_jobs(table, first, target, height, width, form.planar, 0, end, bends(first), rgb_rows)
     if takes_more:
         finished = target if form.is_narrow else out
         finish_levels(rows, target, finished, size, form.planar)

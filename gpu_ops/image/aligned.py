@@ -90,13 +90,9 @@ def takes_rgb(row, height, width):
 
 
 @subroutine
-def row_bytes_of(pixels):
-    """Bytes from row to row of an image whose pixels have three bytes; 0 where they have four."""
-    return pixels[4] if len(pixels) > 4 else 0
-
-
-@subroutine
-def sample_aligned(pixels, row, s, width, are_taps_inside, window, first_x, num, at_packed, held, lines, weights):
+def sample_aligned(
+    pixels, row, s, width, are_taps_inside, window, first_x, num, at_packed, held, lines, weights, image, rgb_rows
+):
     """The sums of one row of the output, which looks at whole rows of the image: along x first.
 
     Args:
@@ -109,6 +105,7 @@ def sample_aligned(pixels, row, s, width, are_taps_inside, window, first_x, num,
         at_packed: address of scratch for as many pixels.
         held: (n,) int64, n as many as there are taps along y: which rows of the image are summed in scratch.
         lines, weights: (n,) intp and float32, overwritten.
+        image, rgb_rows: the image's number, and as in `fused.run_jobs`.
     """
     offset = width * 4
     at_kept = s + (WEIGHTS_X + 3 * num_taps(row.support_x)) * offset
@@ -125,7 +122,8 @@ def sample_aligned(pixels, row, s, width, are_taps_inside, window, first_x, num,
         at_line = at_kept + 3 * slot * offset
         if held[slot] != line:
             held[slot] = line
-            _sum_along_x(pixels, row, line, s, width, are_taps_inside, window, first_x, num, at_packed, at_line)
+            columns = first_x, num, at_packed
+            _sum_along_x(pixels, row, line, s, width, are_taps_inside, window, *columns, at_line, image, rgb_rows)
         lines[num_lines], weights[num_lines] = at_line, weight
         num_lines += 1
     _sum_lines(lines, weights, num_lines, 3 * width, np.uintp(s + RED * offset))
@@ -155,7 +153,7 @@ def _sum_lines(lines, weights, num_lines, length, at_sums):
 
 
 @subroutine
-def sample_shrunk(pixels, row, s, width, first_x, num):
+def sample_shrunk(pixels, row, s, width, first_x, num, image, rgb_rows):
     """`sample_aligned` of an output that is much smaller than what it shows: along y first.
 
     Args:
@@ -168,7 +166,9 @@ def sample_shrunk(pixels, row, s, width, first_x, num):
     at_columns = s + (WEIGHTS_X + 3 * taps) * offset
     source_y = load_source_y(s + SOURCE_Y * offset, 0)
     sum_y, inside_y = ZERO, ZERO
-    pixel_bytes = np.int64(RGB_BYTES if row_bytes_of(pixels) else 4)
+    pixel_bytes = np.int64(4)
+    if rgb_rows is not None:
+        pixel_bytes = np.int64(RGB_BYTES if rgb_rows[image] else 4)
     for i in range(pixel_bytes * num):
         store_column(at_columns, i, ZERO)
     for tap in range(num_taps(row.support_y)):
@@ -176,7 +176,7 @@ def sample_shrunk(pixels, row, s, width, first_x, num):
         sum_y, inside_y = sum_y + whole, inside_y + weight
         if weight == ZERO:
             continue  # it would add zeros
-        at_line = np.uintp(_address_of(pixels, row, line) + pixel_bytes * first_x)
+        at_line = np.uintp(_address_of(pixels, row, line, image, rgb_rows) + pixel_bytes * first_x)
         for i in range(pixel_bytes * num):  # the spare bytes too
             level = np.float32(np.int32(load_byte(at_line, i)))
             store_column(at_columns, i, load_column(at_columns, i) + weight * level)
@@ -210,11 +210,12 @@ def _tap_along_y(row, source_y, tap):
 
 
 @subroutine
-def _address_of(pixels, row, line):
+def _address_of(pixels, row, line, image, rgb_rows):
     """The address of the image's row `line`, of its column 0."""
-    row_bytes = row_bytes_of(pixels)
-    if row_bytes:
-        return pixels[0] + row_bytes * (line + row.origin_y - pixels[3]) + RGB_BYTES * (row.origin_x - pixels[2])
+    if rgb_rows is not None:
+        if rgb_rows[image]:
+            ahead = rgb_rows[image] * (line + row.origin_y - pixels[3])
+            return pixels[0] + ahead + RGB_BYTES * (row.origin_x - pixels[2])
     return pixels[0] + 4 * ((line + row.origin_y - pixels[3]) * pixels[1] + row.origin_x - pixels[2])
 
 
@@ -229,7 +230,9 @@ def _store_sums_of_weights(row, s, width, sum_y, inside_y):
 
 
 @subroutine
-def _sum_along_x(pixels, row, line, s, width, are_taps_inside, window, first_x, num, at_packed, at_line):
+def _sum_along_x(
+    pixels, row, line, s, width, are_taps_inside, window, first_x, num, at_packed, at_line, image, rgb_rows
+):
     """The sums over the taps along x of the image's row `line`: red, green and blue from the address `at_line` on."""
     prefer_wide_vectors()
     offset = width * 4
@@ -238,11 +241,14 @@ def _sum_along_x(pixels, row, line, s, width, are_taps_inside, window, first_x, 
     at_weight_x, at_index_x = s + WEIGHTS_X * offset, s + (WEIGHTS_X + taps) * offset
     at_fetched = s + (WEIGHTS_X + 2 * taps) * offset
     at_green, at_blue = at_line + offset, at_line + 2 * offset
-    address, row_bytes = np.uintp(_address_of(pixels, row, line)), row_bytes_of(pixels)
-    pixel_bytes = np.int64(RGB_BYTES if row_bytes else 4)
+    address = np.uintp(_address_of(pixels, row, line, image, rgb_rows))
+    row_bytes, pixel_bytes, is_rgb = 4 * pixels[1], np.int64(4), False
+    if rgb_rows is not None:
+        is_rgb = rgb_rows[image] != 0
+        row_bytes, pixel_bytes = (rgb_rows[image], np.int64(RGB_BYTES)) if is_rgb else (row_bytes, pixel_bytes)
 
     # what rows further down will read: the CPU does not foresee where the next row starts
-    ahead = np.int64(np.rint(PREFETCH_ROWS * row.after_yy)) * (row_bytes if row_bytes else 4 * pixels[1])
+    ahead = np.int64(np.rint(PREFETCH_ROWS * row.after_yy)) * row_bytes
     for i in range(0, width, PREFETCH_STEP):
         prefetch(np.uintp(address + pixel_bytes * np.int64(load_index_x(at_index_x, i)) + ahead))
 
@@ -251,21 +257,23 @@ def _sum_along_x(pixels, row, line, s, width, are_taps_inside, window, first_x, 
         for block in range((width + BLOCK - 1) // BLOCK):
             first, base = min(block * BLOCK, width - BLOCK), load_index_y(at_base, block)
             at, ahead = np.uintp(address + pixel_bytes * np.int64(base)), 4 * first
-            if row_bytes:
-                if window == WINDOW:
-                    sum_window_of_rgb(at, base, at_index_x + ahead, at_weight_x + ahead, offset, taps, at_line + ahead)
-                else:
-                    sum_wide_window_of_rgb(
-                        at, base, at_index_x + ahead, at_weight_x + ahead, offset, taps, at_line + ahead
-                    )
-            elif window == WINDOW:
-                sum_window(at, base, at_index_x + ahead, at_weight_x + ahead, offset, taps, at_line + ahead)
+            at_indices, at_weights, at_sums = at_index_x + ahead, at_weight_x + ahead, at_line + ahead
+            if rgb_rows is not None:
+                if is_rgb and window == WINDOW:
+                    sum_window_of_rgb(at, base, at_indices, at_weights, offset, taps, at_sums)
+                    continue
+                if is_rgb:
+                    sum_wide_window_of_rgb(at, base, at_indices, at_weights, offset, taps, at_sums)
+                    continue
+            if window == WINDOW:
+                sum_window(at, base, at_indices, at_weights, offset, taps, at_sums)
             else:
-                sum_wide_window(at, base, at_index_x + ahead, at_weight_x + ahead, offset, taps, at_line + ahead)
+                sum_wide_window(at, base, at_indices, at_weights, offset, taps, at_sums)
         return
-    if row_bytes:
-        pack_row(np.uintp(address + RGB_BYTES * first_x), np.int64(RGB_BYTES), num, np.uintp(at_packed))
-        address = np.uintp(at_packed - 4 * first_x)
+    if rgb_rows is not None:
+        if is_rgb:
+            pack_row(np.uintp(address + RGB_BYTES * first_x), np.int64(RGB_BYTES), num, np.uintp(at_packed))
+            address = np.uintp(at_packed - 4 * first_x)
 
     # the pixels at the taps, which CPUs with slow gathers load two by two where taps are neighbours
     if are_taps_inside:

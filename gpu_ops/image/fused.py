@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.compiled.declared import declare
-from augpipe.gpu_ops.image.aligned import is_aligned, row_bytes_of, sample_aligned, sample_shrunk, takes_rgb
+from augpipe.gpu_ops.image.aligned import is_aligned, sample_aligned, sample_shrunk, takes_rgb
 from augpipe.gpu_ops.image.copied import copy_rows, is_copied
 from augpipe.gpu_ops.image.field import BEYOND, NODE_ROWS, TAPS, bend_row
 from augpipe.gpu_ops.image.finished_rows import finish_row
@@ -105,17 +105,19 @@ NO_ROW = np.int64(2**62)
 
 
 @kernel()
-def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_job, bends):
+def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_job, bends, rgb_rows):
     """Run jobs `first_job`..`last_job` - 1 of a batch; any split over calls and threads gives the same bits.
 
     Args:
-        pixel_table: (B, 4) or (B, 5) int64, see `rows.PIXEL_TABLE_COLUMNS`; images are uint8 and stay the caller's.
+        pixel_table: (B, 4) int64, see `rows.PIXEL_TABLE_COLUMNS`; images are uint8 RGBX and stay the caller's.
         rows: (B,) `rows.KERNEL_ROW`.
         batch: (B * height * width * 3,) float32 or uint8, written; image i starts at i * height * width * 3.
         height, width: of an output image, in pixels.
         planar: True for channels, rows, columns (NCHW), False for rows, columns, channels (NHWC).
         first_job, last_job: image i has jobs i * n .. i * n + n - 1, where n is `jobs_per_image(height)`.
         bends: `bends(rows)`.
+        rgb_rows: None, for which numba leaves out what reads RGB; or (B,) int64: bytes from row to row of images
+            whose pixels are of three bytes, which `find_rgb` has found, 0 of others. Their stride is not read.
     """
     blocks = (height + ROWS_PER_JOB - 1) // ROWS_PER_JOB
     num_scratch, num_packed, most_taps_y = np.int64(0), np.int64(0), np.int64(0)
@@ -127,7 +129,7 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
             num_summed = 4 * np.int64(row.high_x - row.low_x + 1)
         num_scratch = max(num_scratch, (WEIGHTS_X + 3 * num_taps(row.support_x)) * width + num_summed)
         most_taps_y = max(most_taps_y, taps_y)
-        if row_bytes_of(pixel_table[job // blocks]):
+        if rgb_rows is not None:
             num_packed = max(num_packed, np.int64(row.high_x - row.low_x + 1))
     num_nodes = NODE_ROWS * (width + BEYOND)
     scratch = np.empty(num_scratch + num_nodes + num_packed, np.float32)
@@ -170,19 +172,19 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
                 window = find_windows(at_index_x, s + 4 * width * INDEX_Y, width, taps)
                 first_x, num_columns = span(at_index_x, width * taps)
             if is_shrunk:
-                sample_shrunk(pixels, row, s, width, first_x, num_columns)
+                sample_shrunk(pixels, row, s, width, first_x, num_columns, image, rgb_rows)
             elif is_axis_aligned:
                 held = lines_held[: num_taps(row.support_y)]
-                columns = first_x, num_columns, at_packed
-                sample_aligned(pixels, row, s, width, are_taps_inside, window, *columns, held, lines, weights)
+                columns, sums = (first_x, num_columns, at_packed), (held, lines, weights)
+                sample_aligned(pixels, row, s, width, are_taps_inside, window, *columns, *sums, image, rgb_rows)
             else:
                 _sample(pixels, row, s, width, are_taps_inside)
             start = image * height * width * 3 + row_y * width * (1 if planar else 3)
             finish_row(row, s, width, y, batch, start, height * width, planar)
 
 
-def _rendering(dtype: Any, bends: bool | None) -> Any:
-    return np.zeros((1, 4), np.int64), np.zeros(1, KERNEL_ROW), np.zeros(1, dtype), 1, 1, True, 0, 1, bends
+def _rendering(dtype: Any, bends: bool | None, rgb_rows: npt.NDArray[np.int64] | None = None) -> Any:
+    return np.zeros((1, 4), np.int64), np.zeros(1, KERNEL_ROW), np.zeros(1, dtype), 1, 1, True, 0, 1, bends, rgb_rows
 
 
 @kernel()
@@ -200,6 +202,8 @@ declare(
     uint8=lambda: _rendering(np.uint8, None),
     float32_bends=lambda: _rendering(np.float32, True),
     uint8_bends=lambda: _rendering(np.uint8, True),
+    float32_rgb=lambda: _rendering(np.float32, None, np.zeros(1, np.int64)),
+    uint8_rgb=lambda: _rendering(np.uint8, None, np.zeros(1, np.int64)),
 )
 
 

@@ -92,26 +92,26 @@ declare(
 
 
 @kernel()
-def pack_regions(images, regions, stay, packed, table):
+def pack_regions(images, regions, rgb_rows, packed, table):
     """Copy a region of each of several images into RGBX, one behind the other, as `pack_rgbx` does.
 
     Args:
         images: (B, 3) int64: the address of the first pixel, bytes from one row to the next, and bytes of a pixel, 1
             (gray), 3 or 4; pixels of a row lie side by side.
         regions: (B, 4) int32 left, top, right, bottom, in pixels, the last two excluded.
-        stay: (B,) bool: images of three bytes a pixel that are read where they are.
+        rgb_rows: (B,) int64, as `fused.run_jobs` takes it: where it is not 0, the image stays where it is.
         packed: (n,) uint8, written.
-        table: (B, 5) int64, written: `rows.PIXEL_TABLE_COLUMNS` of what was packed, and of what stays.
+        table: (B, 4) int64, written: `rows.PIXEL_TABLE_COLUMNS` of what was packed, and of what stays.
     """
     target = np.uintp(packed.ctypes.data)
     for i in range(len(images)):
         address, row_bytes, pixel_bytes = images[i, 0], images[i, 1], images[i, 2]
         left, top, right, bottom = regions[i, 0], regions[i, 1], regions[i, 2], regions[i, 3]
         width = np.int64(right - left)
-        if stay[i]:
-            table[i, 0], table[i, 1], table[i, 2], table[i, 3], table[i, 4] = address, 0, 0, 0, row_bytes
+        if rgb_rows[i]:
+            table[i, 0], table[i, 1], table[i, 2], table[i, 3] = address, 0, 0, 0
             continue
-        table[i, 0], table[i, 1], table[i, 2], table[i, 3], table[i, 4] = target, width, left, top, 0
+        table[i, 0], table[i, 1], table[i, 2], table[i, 3] = target, width, left, top
         for y in range(top, bottom):
             source = np.uintp(address + y * row_bytes + left * pixel_bytes)
             # the CPU does not foresee where the next row begins
@@ -123,8 +123,8 @@ def pack_regions(images, regions, stay, packed, table):
 
 def _packing() -> tuple[npt.NDArray[np.generic], ...]:
     regions = np.zeros((1, 4), np.int32)
-    stay, packed = np.zeros(1, np.bool_), np.zeros(1, np.uint8)
-    return np.zeros((1, 3), np.int64), regions, stay, packed, np.zeros((1, 5), np.int64)
+    rgb_rows, packed = np.zeros(1, np.int64), np.zeros(1, np.uint8)
+    return np.zeros((1, 3), np.int64), regions, rgb_rows, packed, np.zeros((1, 4), np.int64)
 
 
 declare(__name__, pack_regions, any=_packing)

@@ -95,7 +95,6 @@ SHARP, MEETING = 2, 3
 """As `is_constant`: an image that was padded after it was resized has an edge that is not resampled. One that meets
 others goes on a little beyond its edge, so that none shows the fill where the middle of a pixel lies on a seam."""
 
-PIXEL_TABLE_COLUMNS = ("address", "stride", "first_x", "first_y", "row_bytes")
+PIXEL_TABLE_COLUMNS = ("address", "stride", "first_x", "first_y")
 """Per image, int64: address of the first RGBX pixel held, pixels from row to row, and which pixel of the image
-that first one is (0, 0 for a whole one; else where the decoded region starts). A fifth column may follow: where it is
-not 0, pixels are RGB, and their rows so many bytes apart. The CPU takes these where `aligned.takes_rgb`."""
+that first one is (0, 0 for a whole one; else where the decoded region starts)."""

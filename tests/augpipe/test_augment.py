@@ -224,10 +224,10 @@ def test_arrays_that_are_packed_together_give_the_pixels_of_each(
 @pytest.mark.parametrize(
     ("ops_listed", "expected"),
     [
-        ((RandomResizedCrop(size=(11, 13)),), [True, False, True]),
-        ((RandomResizedCrop(size=(11, 13)), ops.Rotate(p=1.0)), [False] * 3),
-        ((RandomResizedCrop(size=(11, 13)), ops.Noise(p=1.0), ops.Rotate(p=1.0)), [False] * 3),
-        ((ops.CenterCrop(size=9),), [False] * 3),
+        ((RandomResizedCrop(size=(11, 13)),), [True, False, True, False]),
+        ((RandomResizedCrop(size=(11, 13)), ops.Rotate(p=1.0)), [False] * 4),
+        ((RandomResizedCrop(size=(11, 13)), ops.Noise(p=1.0), ops.Rotate(p=1.0)), [False] * 4),
+        ((ops.CenterCrop(size=9),), [False] * 4),
     ],
     ids=["row by row", "slanted", "two passes", "whole pixels"],
 )
@@ -235,10 +235,10 @@ def test_rgb_arrays_are_read_in_place_where_they_are_read_row_by_row(
     ops_listed: tuple[ops.Op, ...], expected: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stayed: list[bool] = []
-    images = [RGB, GRAY.copy(), RGB[::-1]]
+    images = [RGB, GRAY.copy(), RGB[::-1], np.broadcast_to(RGB[:1], RGB.shape)]
     kernel = host_images.pack_regions
-    monkeypatch.setattr(host_images, "pack_regions", lambda *given: (stayed.extend(given[2]), kernel(*given)))
-    Augment(Recipe(ops=ops_listed), framework="numpy", num_threads=1)(images, sample_ids=range(3))
+    monkeypatch.setattr(host_images, "pack_regions", lambda *given: (stayed.extend(given[2] != 0), kernel(*given)))
+    Augment(Recipe(ops=ops_listed), framework="numpy", num_threads=1)(images, sample_ids=range(4))
     assert stayed == expected
 
 

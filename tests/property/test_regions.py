@@ -34,9 +34,9 @@ def recipes_of_views(draw: st.DrawFn) -> Recipe:
 def render(image: Pixels, first_x: int, first_y: int, row: npt.NDArray[np.void], size: tuple[int, int]) -> Any:
     """The output from an (H, W, 4) array that begins at a pixel of the image, or (H, W, 3); its rows may be strided."""
     out = np.empty(size[0] * size[1] * 3, np.float32)
-    row_bytes = image.strides[0] if image.shape[2] == 3 else 0
-    table = np.array([[image.ctypes.data, image.strides[0] // 4, first_x, first_y, row_bytes]], np.int64)
-    run_jobs(table, row, out, *size, True, 0, jobs_per_image(size[0]), bends(row))
+    rgb_rows = np.array(image.strides[:1]) if image.shape[2] == 3 else None
+    table = np.array([[image.ctypes.data, image.strides[0] // 4, first_x, first_y]], np.int64)
+    run_jobs(table, row, out, *size, True, 0, jobs_per_image(size[0]), bends(row), rgb_rows)
     return out
 
 
@@ -61,7 +61,7 @@ def assert_rectangles_hold_all_that_is_read(
             expected = render(image, 0, 0, row, output)
             np.testing.assert_array_equal(render(other, 0, 0, row, output), expected)
             np.testing.assert_array_equal(render(alone, left, top, row, output), expected)
-            if takes_rgb(row[0], *output):
+            if takes_rgb(row[0], *output) and not bends(row):
                 np.testing.assert_array_equal(render(image[:, :, :3].copy(), 0, 0, row, output), expected)
                 np.testing.assert_array_equal(render(alone[:, :, :3].copy(), left, top, row, output), expected)
     return regions
