@@ -45,9 +45,10 @@ def look_up_levels(images, tables, batch, num_pixels, planar):
             end = length - length % (3 * BLOCK) if has_avx512() else 0
             for first in range(0, end, 3 * BLOCK):
                 _look_up_bytes(np.uintp(at + first), at_table, step)
-            for i in range(end, length):
-                level = np.int32(load_byte(at, i))
-                store_batch(at, i, load_level(at_table, np.int32(step * (i % 3) + level)))
+            for channel in range(1 if planar else 3):
+                for i in range(end + channel, length, 1 if planar else 3):
+                    level = np.int32(load_byte(at, i))
+                    store_batch(at, i, load_level(at_table, np.int32(step * channel + level)))
 
 
 def _looking_up() -> tuple[Any, ...]:
