@@ -56,7 +56,8 @@ def find_level_maps(rows, programs, first_byte, height, width, found):
         if has_programs:
             num_steps = np.int64(load_whole(at, NUM_STEPS))
         keeps_levels = keeps_levels and _keeps_channels(at, num_steps)
-        is_whole = is_whole and (num_steps > 0 or has_avx512())
+        if num_steps == 0 and not has_avx512():
+            is_whole = False
         found[image] = 0
         if keeps_levels and is_whole and is_copied(row, height, width):
             found[image] = OF_PIXELS
