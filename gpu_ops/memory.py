@@ -45,6 +45,7 @@ what it keeps until it does; nodes of a displacement and what lines of them make
 __all__ = [
     "SCOPES",
     "cpu_has_avx512",
+    "cpu_has_byte_tables",
     "has_avx512",
     "load",
     "load_bytes",
@@ -139,6 +140,11 @@ def prefer_wide_vectors(typingctx: Any) -> Any:
 def cpu_has_avx512(context: Any) -> bool:
     """Whether the CPU that numba's `context` compiles for has AVX-512's instructions for words of 16 and 32 bits."""
     return "+avx512bw" in context.codegen()._tm_features.split(",")
+
+
+def cpu_has_byte_tables(context: Any) -> bool:
+    """Whether it has those that look up bytes in registers, too."""
+    return "+avx512vbmi" in context.codegen()._tm_features.split(",")
 
 
 @intrinsic

@@ -11,8 +11,9 @@ from augpipe.augment_call.plans_ahead import WORTH_A_REGION, Looks, PlanAhead, l
 from augpipe.decoding.jpeg import decoder_overloads
 from augpipe.errors import SampleError
 from augpipe.gpu_ops.compiled import background
+from augpipe.gpu_ops.image.aligned import RGB_BYTES
 from augpipe.gpu_ops.image.pixels import pack_regions
-from augpipe.native.cpu_render import Scratch, render
+from augpipe.native.cpu_render import Scratch, find_in_place, render
 from augpipe.native.functions import Functions
 from augpipe.native.workers import run_each
 from augpipe.pipeline.stored_image import Decodable, StoredImage
@@ -23,6 +24,8 @@ Rows = npt.NDArray[np.void]
 
 AT_A_TIME_BYTES = 2**20
 """Bytes of packed arrays that are rendered by one call: about what a core's cache holds."""
+MOST_AT_A_TIME = 8
+"""Images that are rendered by one call; their levels are still in a cache when programs change them."""
 
 
 class HostTransform:
@@ -61,7 +64,7 @@ class HostTransform:
         functions = [Functions.of(plan, view, images.names.__getitem__) for view in range(len(plan.views))]
         views = [_View(rows, view.out_size, form) for rows, view in zip(plan.views, plan.recipe.all_views, strict=True)]
 
-        arrays = _dense_arrays(stored) if len(stored) > 1 and all(view.has_one_size for view in views) else None
+        arrays = _dense_arrays(stored) if stored and all(view.has_one_size for view in views) else None
         if arrays is not None:
             regions = looks.regions
             if regions is None:
@@ -98,18 +101,23 @@ class HostTransform:
     ) -> None:
         """Pack and render several arrays at a time, by few calls of kernels: each call costs as much as a tenth of an
         image's work."""
-        num_bytes = 4 * (regions[:, 2:] - regions[:, :2]).prod(axis=1, dtype=np.int64)
-        groups = _groups(num_bytes.tolist(), -(-len(arrays) // num_threads))
+        are_rgb = (arrays[:, 2] == RGB_BYTES) & (arrays[:, 1] != 0)
+        for rows, view in zip(tables, views, strict=True):
+            find_in_place(rows, view.sizes[0], are_rgb)
+        num_bytes = 4 * (regions[:, 2:] - regions[:, :2]).prod(axis=1, dtype=np.int64) * ~are_rgb
+        rgb_rows = arrays[:, 1] * are_rgb
+        groups = _groups(num_bytes.tolist(), min(-(-len(arrays) // num_threads), MOST_AT_A_TIME))
 
         def work(group: int) -> None:
             own = slice(*groups[group])
             packed = self._scratch.pixels(int(num_bytes[own].sum()))
             table = np.empty((own.stop - own.start, 4), np.int64)
-            pack_regions(arrays[own], regions[own], packed, table)
+            pack_regions(arrays[own], regions[own], rgb_rows[own], packed, table)
+            of_rgb = rgb_rows[own] if are_rgb[own].any() else None
             for view, rows, called in zip(views, tables, functions, strict=True):
                 called = called and called.starting_at(own.start)
                 memory = view.memory_of(own.start, own.stop)
-                render(table, rows[own], memory, view.sizes[0], form, self._scratch, called)
+                render(table, rows[own], memory, view.sizes[0], form, self._scratch, called, of_rgb)
 
         run_each(work, len(groups), num_threads)
 

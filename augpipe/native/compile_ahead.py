@@ -15,8 +15,8 @@ FIRST = ("run_jobs", "mix_images", "pack_levels", "filter_images")
 PROGRAMS = ("finish_images", "compress_image")
 """What renders batches, in two parts that take about as long to compile. What is named nowhere here compiles where it
 is called, and takes little of the time."""
-COPYING = ("find_level_maps", "copy_levels")
-"""What looks up whole pixels of batches in uint8, and compiles in a fifth of that time."""
+COPYING = ("find_level_maps", "copy_levels", "look_up_levels")
+"""What looks up levels of batches in uint8, and compiles in a fifth of that time."""
 FILTERS = (
     *(ops.BoxBlur, ops.CLAHE, ops.Downscale, ops.Emboss, ops.GaussianBlur, ops.GridShuffle, ops.JpegCompression),
     *(ops.MedianBlur, ops.MotionBlur, ops.Sharpen),

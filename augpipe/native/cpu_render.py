@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.decoding.decoded_pixels import LocatedPixels
-from augpipe.gpu_ops.image.copied_levels import copy_levels, find_level_maps
-from augpipe.gpu_ops.image.fused import bends, jobs_per_image, run_jobs
-from augpipe.gpu_ops.image.level_tables import BLOCK, NUM_LEVELS
+from augpipe.gpu_ops.image.copied_levels import OF_LEVELS, OF_PIXELS, copy_levels, find_level_maps
+from augpipe.gpu_ops.image.fused import bends, find_rgb, jobs_per_image, run_jobs
+from augpipe.gpu_ops.image.level_tables import BLOCK, NUM_LEVELS, look_up_levels
 from augpipe.gpu_ops.image.mix import mix_images
 from augpipe.gpu_ops.image.pixels import narrow, pack_levels, pack_rgbx, widen
 from augpipe.gpu_ops.image.program import finish_images
@@ -97,6 +97,15 @@ def check_image(image: npt.NDArray[Any]) -> None:
         raise ValueError(f"the array has shape {image.shape}, which holds no pixels")
 
 
+def find_in_place(rows: Rows, size: tuple[int, int], found: npt.NDArray[np.bool_]) -> None:
+    """Clear (B,) `found` where images of three bytes a pixel have to be packed for `render`."""
+    first = first_parts(rows)
+    if (first is not rows and is_joined(rows)) or bends(first):
+        found[:] = False
+    else:
+        find_rgb(first, *size, found)
+
+
 def render(
     images: Sequence[LocatedPixels] | npt.NDArray[np.int64],
     rows: Rows,
@@ -105,6 +114,7 @@ def render(
     form: OutputFormat,
     scratch: Scratch,
     functions: Functions | None = None,
+    rgb_rows: npt.NDArray[np.int64] | None = None,
 ) -> None:
     """Write finished images, one behind the other.
 
@@ -116,6 +126,7 @@ def render(
         form: dtype and layout.
         scratch: of the calling thread.
         functions: of the recipe, which are called between passes; of the image whose row is the first one.
+        rgb_rows: as `run_jobs` takes it, of images that `find_in_place`.
     """
     table = images if isinstance(images, np.ndarray) else pixel_table(images)
     height, width = size
@@ -125,24 +136,26 @@ def render(
         return
     left = [(0, len(rows))]
     if out.dtype == np.uint8 and width >= BLOCK and len(rows) * height * width >= WORTH_TABLES:
-        left = _copy_levels(table, rows, first, out, size, planar=form.planar)
+        left = _look_up_levels(table, rows, first, out, size, rgb_rows, planar=form.planar)
     for start, end in left:
         own, num = slice(start, end), height * width * 3
-        _render_levels(table[own], rows[own], first[own], out[start * num : end * num], size, form, scratch)
+        of_rgb = None if rgb_rows is None else rgb_rows[own]
+        _render_levels(table[own], rows[own], first[own], out[start * num : end * num], size, form, scratch, of_rgb)
 
 
-def _copy_levels(
+def _look_up_levels(
     images: npt.NDArray[np.int64],
     rows: Rows,
     first: Rows,
     out: npt.NDArray[np.generic],
     size: tuple[int, int],
+    rgb_rows: npt.NDArray[np.int64] | None,
     *,
     planar: bool,
 ) -> list[tuple[int, int]]:
-    """Write those images that show whole pixels, with each channel changed by itself, by tables of what becomes of each
-    level: their programs make them of all levels. Returns where the others begin and end."""
-    programs, found = as_bytes(rows), np.empty(len(rows), np.bool_)
+    """Write those images of which each channel is changed by itself, from the nearest levels on, by tables of what
+    becomes of each level: their programs make them of all levels. Returns where the others begin and end."""
+    programs, found = as_bytes(rows), np.empty(len(rows), np.uint8)
     find_level_maps(first, programs, KERNEL_ROW.itemsize, *size, found)
     chosen = np.flatnonzero(found)
     if not len(chosen):
@@ -156,10 +169,22 @@ def _copy_levels(
         finish_images(
             programs[chosen], KERNEL_ROW.itemsize, levels.reshape(-1), tables.reshape(-1), 1, NUM_LEVELS, True
         )
-    copy_levels(images, first, chosen, tables, out, *size, planar)
-    if len(chosen) == len(rows):
-        return []
-    edges = np.flatnonzero(np.diff(found, prepend=True, append=True)).tolist()
+    kinds, num = found[chosen], size[0] * size[1] * 3
+    of_pixels, of_levels = kinds == OF_PIXELS, kinds == OF_LEVELS
+    if of_pixels.any():
+        copy_levels(images, first, chosen[of_pixels], tables[of_pixels], out, *size, planar)
+    if of_levels.any():
+        for start, end in _runs(found == OF_LEVELS):
+            own, num_jobs = slice(start, end), (end - start) * jobs_per_image(size[0])
+            target, of_rgb = out[start * num : end * num], None if rgb_rows is None else rgb_rows[own]
+            run_jobs(images[own], first[own], target, *size, planar, 0, num_jobs, bends(first[own]), of_rgb)
+        look_up_levels(chosen[of_levels], tables[of_levels], out, size[0] * size[1], planar)
+    return _runs(found == 0)
+
+
+def _runs(chosen: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Where those that are chosen begin and end, excluded, one behind the other."""
+    edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False)).tolist()
     return list(zip(edges[::2], edges[1::2], strict=True))
 
 
@@ -171,12 +196,13 @@ def _render_levels(
     size: tuple[int, int],
     form: OutputFormat,
     scratch: Scratch,
+    rgb_rows: npt.NDArray[np.int64] | None,
 ) -> None:
     """`render` of one pass: levels that are looked up, and then taken through their programs."""
     (height, width), end = size, len(table) * jobs_per_image(size[0])
     takes_more = rows.dtype != KERNEL_ROW
     target = scratch.values(len(out)) if form.is_narrow or (takes_more and out.dtype != np.float32) else out
-    run_jobs(table, first, target, height, width, form.planar, 0, end, bends(first))
+    run_jobs(table, first, target, height, width, form.planar, 0, end, bends(first), rgb_rows)
     if takes_more:
         finished = target if form.is_narrow else out
         finish_levels(rows, target, finished, size, form.planar)

@@ -16,6 +16,7 @@ MODULES = {
     "render": (
         "gpu_ops.image.fused",
         "gpu_ops.image.copied_levels",
+        "gpu_ops.image.level_tables",
         "gpu_ops.image.pixels",
         "gpu_ops.image.program",
         "gpu_ops.image.filter_program",

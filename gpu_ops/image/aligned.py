@@ -7,7 +7,9 @@ smaller, columns are summed along y first: they lie side by side, and taps along
 import numpy as np
 from numba import types
 
-from augpipe.gpu_ops.image.rows import TRIANGLE
+from augpipe.gpu_ops.image.copied import is_copied
+from augpipe.gpu_ops.image.pixels import pack_row
+from augpipe.gpu_ops.image.rows import GRID, SNAP, SPLINE, TRIANGLE
 from augpipe.gpu_ops.image.sampling import (
     border_period,
     border_turn,
@@ -50,8 +52,17 @@ from augpipe.gpu_ops.image.scratch_rows import (
     store_sum_y,
     store_two_fetched,
 )
+from augpipe.gpu_ops.image.tap_sums import BLOCK as SUM_BLOCK
+from augpipe.gpu_ops.image.tap_sums import sum_taps
 from augpipe.gpu_ops.image.tone import channel
-from augpipe.gpu_ops.image.windows import BLOCK, WINDOW, sum_wide_window, sum_window
+from augpipe.gpu_ops.image.windows import (
+    BLOCK,
+    WINDOW,
+    sum_wide_window,
+    sum_wide_window_of_rgb,
+    sum_window,
+    sum_window_of_rgb,
+)
 from augpipe.gpu_ops.jit import subroutine
 from augpipe.gpu_ops.memory import load, prefer_wide_vectors, prefetch, store
 
@@ -59,8 +70,29 @@ load_byte = load("pixels", types.uint8)
 load_column, store_column = load("values", types.float32), store("values")
 
 
+RGB_BYTES = 3
+
+
 @subroutine
-def sample_aligned(pixels, row, s, width, are_taps_inside, window, held):
+def is_aligned(row):
+    """Whether a pixel's x comes of its column alone, and its y of its row."""
+    if row.field == GRID or row.field == SNAP:
+        keeps_axes = row.has_projection == 0 and row.before_xy == ZERO and row.before_yx == ZERO
+    else:
+        keeps_axes = row.has_lens == 0 and row.field != SPLINE
+    return keeps_axes and row.after_xy == ZERO and row.after_yx == ZERO
+
+
+@subroutine
+def takes_rgb(row, height, width):
+    """Whether an image is read row by row, so that its pixels may have three bytes."""
+    return is_aligned(row) and not is_copied(row, height, width)
+
+
+@subroutine
+def sample_aligned(
+    pixels, row, s, width, are_taps_inside, window, first_x, num, at_packed, held, lines, weights, image, rgb_rows
+):
     """The sums of one row of the output, which looks at whole rows of the image: along x first.
 
     Args:
@@ -69,45 +101,59 @@ def sample_aligned(pixels, row, s, width, are_taps_inside, window, held):
         width: pixels of the row.
         are_taps_inside: whether all taps along x lie in the image.
         window: `find_windows` of these taps; bases are in the scratch row `INDEX_Y`.
+        first_x, num: the columns of the image, `num` of them, that the taps along x lie in.
+        at_packed: address of scratch for as many pixels.
         held: (n,) int64, n as many as there are taps along y: which rows of the image are summed in scratch.
+        lines, weights: (n,) intp and float32, overwritten.
+        image, rgb_rows: the image's number, and as in `fused.run_jobs`.
     """
-    prefer_wide_vectors()
     offset = width * 4
-    at_red, at_green, at_blue = s + RED * offset, s + GREEN * offset, s + BLUE * offset
     at_kept = s + (WEIGHTS_X + 3 * num_taps(row.support_x)) * offset
     source_y = load_source_y(s + SOURCE_Y * offset, 0)
-    sum_y, inside_y, is_first = ZERO, ZERO, True
+    sum_y, inside_y, num_lines = ZERO, ZERO, 0
     for tap in range(num_taps(row.support_y)):
         whole, weight, line = _tap_along_y(row, source_y, tap)
         sum_y, inside_y = sum_y + whole, inside_y + weight
         if weight == ZERO:
             continue  # it would add zeros
         slot = line % len(held)
+        while held[slot] != line and _is_among(at_kept + 3 * slot * offset, lines, num_lines):
+            slot = (slot + 1) % len(held)  # rows beyond a border may lie far from each other
         at_line = at_kept + 3 * slot * offset
         if held[slot] != line:
             held[slot] = line
-            _sum_along_x(pixels, row, line, s, width, are_taps_inside, window, at_line)
-        if is_first:
-            for i in range(width):
-                store_red(at_red, i, weight * load_red(at_line, i))
-                store_green(at_green, i, weight * load_green(at_line + offset, i))
-                store_blue(at_blue, i, weight * load_blue(at_line + 2 * offset, i))
-        else:
-            for i in range(width):
-                store_red(at_red, i, load_red(at_red, i) + weight * load_red(at_line, i))
-                store_green(at_green, i, load_green(at_green, i) + weight * load_green(at_line + offset, i))
-                store_blue(at_blue, i, load_blue(at_blue, i) + weight * load_blue(at_line + 2 * offset, i))
-        is_first = False
-    if is_first:  # nothing of the image is seen
-        for i in range(width):
-            store_red(at_red, i, ZERO)
-            store_green(at_green, i, ZERO)
-            store_blue(at_blue, i, ZERO)
+            columns = first_x, num, at_packed
+            _sum_along_x(pixels, row, line, s, width, are_taps_inside, window, *columns, at_line, image, rgb_rows)
+        lines[num_lines], weights[num_lines] = at_line, weight
+        num_lines += 1
+    _sum_lines(lines, weights, num_lines, 3 * width, np.uintp(s + RED * offset))
     _store_sums_of_weights(row, s, width, sum_y, inside_y)
 
 
 @subroutine
-def sample_shrunk(pixels, row, s, width, first_x, num):
+def _is_among(at_line, lines, num_lines):
+    is_found = False
+    for nth in range(num_lines):
+        is_found |= lines[nth] == at_line
+    return is_found
+
+
+@subroutine
+def _sum_lines(lines, weights, num_lines, length, at_sums):
+    """Add up rows that lie at addresses, each times its weight; red, green and blue follow each other in them."""
+    at_lines, at_weights = np.uintp(lines.ctypes.data), np.uintp(weights.ctypes.data)
+    end = length if length >= SUM_BLOCK else 0
+    for i in range(0, end, SUM_BLOCK):
+        sum_taps(at_lines, at_weights, num_lines, min(np.int64(i), length - SUM_BLOCK), at_sums)
+    for i in range(end, length):
+        total = ZERO
+        for nth in range(num_lines):
+            total += weights[nth] * load_red(np.uintp(lines[nth]), i)
+        store_red(at_sums, i, total)
+
+
+@subroutine
+def sample_shrunk(pixels, row, s, width, first_x, num, image, rgb_rows):
     """`sample_aligned` of an output that is much smaller than what it shows: along y first.
 
     Args:
@@ -120,22 +166,25 @@ def sample_shrunk(pixels, row, s, width, first_x, num):
     at_columns = s + (WEIGHTS_X + 3 * taps) * offset
     source_y = load_source_y(s + SOURCE_Y * offset, 0)
     sum_y, inside_y = ZERO, ZERO
-    for i in range(4 * num):
+    pixel_bytes = np.int64(4)
+    if rgb_rows is not None:
+        pixel_bytes = np.int64(RGB_BYTES if rgb_rows[image] else 4)
+    for i in range(pixel_bytes * num):
         store_column(at_columns, i, ZERO)
     for tap in range(num_taps(row.support_y)):
         whole, weight, line = _tap_along_y(row, source_y, tap)
         sum_y, inside_y = sum_y + whole, inside_y + weight
         if weight == ZERO:
             continue  # it would add zeros
-        at_line = np.uintp(_address_of(pixels, row, line) + 4 * first_x)
-        for i in range(4 * num):  # the spare bytes too
+        at_line = np.uintp(_address_of(pixels, row, line, image, rgb_rows) + pixel_bytes * first_x)
+        for i in range(pixel_bytes * num):  # the spare bytes too
             level = np.float32(np.int32(load_byte(at_line, i)))
             store_column(at_columns, i, load_column(at_columns, i) + weight * level)
     for i in range(width):
         red, green, blue = ZERO, ZERO, ZERO
         for tap in range(taps):
             weight = load_weight_x(at_weight_x, tap * width + i)
-            at = 4 * (np.int64(load_index_x(at_index_x, tap * width + i)) - first_x)
+            at = pixel_bytes * (np.int64(load_index_x(at_index_x, tap * width + i)) - first_x)
             red += weight * load_column(at_columns, at)
             green += weight * load_column(at_columns, at + 1)
             blue += weight * load_column(at_columns, at + 2)
@@ -161,8 +210,12 @@ def _tap_along_y(row, source_y, tap):
 
 
 @subroutine
-def _address_of(pixels, row, line):
+def _address_of(pixels, row, line, image, rgb_rows):
     """The address of the image's row `line`, of its column 0."""
+    if rgb_rows is not None:
+        if rgb_rows[image]:
+            ahead = rgb_rows[image] * (line + row.origin_y - pixels[3])
+            return pixels[0] + ahead + RGB_BYTES * (row.origin_x - pixels[2])
     return pixels[0] + 4 * ((line + row.origin_y - pixels[3]) * pixels[1] + row.origin_x - pixels[2])
 
 
@@ -177,7 +230,9 @@ def _store_sums_of_weights(row, s, width, sum_y, inside_y):
 
 
 @subroutine
-def _sum_along_x(pixels, row, line, s, width, are_taps_inside, window, at_line):
+def _sum_along_x(
+    pixels, row, line, s, width, are_taps_inside, window, first_x, num, at_packed, at_line, image, rgb_rows
+):
     """The sums over the taps along x of the image's row `line`: red, green and blue from the address `at_line` on."""
     prefer_wide_vectors()
     offset = width * 4
@@ -186,23 +241,39 @@ def _sum_along_x(pixels, row, line, s, width, are_taps_inside, window, at_line):
     at_weight_x, at_index_x = s + WEIGHTS_X * offset, s + (WEIGHTS_X + taps) * offset
     at_fetched = s + (WEIGHTS_X + 2 * taps) * offset
     at_green, at_blue = at_line + offset, at_line + 2 * offset
-    address = np.uintp(_address_of(pixels, row, line))
+    address = np.uintp(_address_of(pixels, row, line, image, rgb_rows))
+    row_bytes, pixel_bytes, is_rgb = 4 * pixels[1], np.int64(4), False
+    if rgb_rows is not None:
+        is_rgb = rgb_rows[image] != 0
+        row_bytes, pixel_bytes = (rgb_rows[image], np.int64(RGB_BYTES)) if is_rgb else (row_bytes, pixel_bytes)
 
     # what rows further down will read: the CPU does not foresee where the next row starts
-    ahead = np.int64(np.rint(PREFETCH_ROWS * row.after_yy)) * pixels[1]
+    ahead = np.int64(np.rint(PREFETCH_ROWS * row.after_yy)) * row_bytes
     for i in range(0, width, PREFETCH_STEP):
-        prefetch(np.uintp(address + 4 * (np.int64(load_index_x(at_index_x, i)) + ahead)))
+        prefetch(np.uintp(address + pixel_bytes * np.int64(load_index_x(at_index_x, i)) + ahead))
 
     if window:
         at_base = s + INDEX_Y * offset
         for block in range((width + BLOCK - 1) // BLOCK):
             first, base = min(block * BLOCK, width - BLOCK), load_index_y(at_base, block)
-            at, ahead = np.uintp(address + 4 * np.int64(base)), 4 * first
+            at, ahead = np.uintp(address + pixel_bytes * np.int64(base)), 4 * first
+            at_indices, at_weights, at_sums = at_index_x + ahead, at_weight_x + ahead, at_line + ahead
+            if rgb_rows is not None:
+                if is_rgb and window == WINDOW:
+                    sum_window_of_rgb(at, base, at_indices, at_weights, offset, taps, at_sums)
+                    continue
+                if is_rgb:
+                    sum_wide_window_of_rgb(at, base, at_indices, at_weights, offset, taps, at_sums)
+                    continue
             if window == WINDOW:
-                sum_window(at, base, at_index_x + ahead, at_weight_x + ahead, offset, taps, at_line + ahead)
+                sum_window(at, base, at_indices, at_weights, offset, taps, at_sums)
             else:
-                sum_wide_window(at, base, at_index_x + ahead, at_weight_x + ahead, offset, taps, at_line + ahead)
+                sum_wide_window(at, base, at_indices, at_weights, offset, taps, at_sums)
         return
+    if rgb_rows is not None:
+        if is_rgb:
+            pack_row(np.uintp(address + RGB_BYTES * first_x), np.int64(RGB_BYTES), num, np.uintp(at_packed))
+            address = np.uintp(at_packed - 4 * first_x)
 
     # the pixels at the taps, which CPUs with slow gathers load two by two where taps are neighbours
     if are_taps_inside:

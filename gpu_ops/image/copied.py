@@ -32,14 +32,19 @@ FARTHEST = np.float32(2.0**22)
 
 
 @subroutine
+def keeps_colours(row):
+    """Whether nothing but the normalisation is done to colours."""
+    is_cast = row.cast[0] != ZERO or row.cast[1] != ZERO or row.cast[2] != ZERO
+    return not is_cast and row.vignette_strength == ZERO
+
+
+@subroutine
 def is_copied(row, height, width):
     """Whether each pixel of the output is one of the image or the fill, normalised: other taps weigh nothing."""
     half_width = ONE if row.filter == TRIANGLE else (HALF if row.filter == BOX else TWO)
     if row.support_x != half_width or row.support_y != half_width or row.is_constant == MEETING:
         return False
-    if row.has_lens or row.has_projection or row.field or row.vignette_strength != ZERO:
-        return False
-    if row.cast[0] != ZERO or row.cast[1] != ZERO or row.cast[2] != ZERO:
+    if row.has_lens or row.has_projection or row.field or not keeps_colours(row):
         return False
     along, across = abs(row.after_xx), abs(row.after_xy)
     if not (along + across == ONE and along * across == ZERO):

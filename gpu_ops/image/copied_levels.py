@@ -1,4 +1,5 @@
-"""Outputs in uint8 of whole pixels, where each channel is changed by itself: one look-up in a table a level."""
+"""Outputs in uint8 where each channel is changed by itself, from whole pixels or from the nearest levels of what was
+sampled: one look-up in a table a level."""
 
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy.typing as npt
 from numba import types
 
 from augpipe.gpu_ops.compiled.declared import declare
-from augpipe.gpu_ops.image.copied import is_copied, place
+from augpipe.gpu_ops.image.copied import is_copied, keeps_colours, place
 from augpipe.gpu_ops.image.level_tables import NUM_LEVELS, look_up_row
 from augpipe.gpu_ops.image.program_rows import (
     AT_STEPS,
@@ -28,29 +29,50 @@ load_number, load_whole = load_bytes("values", types.float32), load_bytes("value
 store_word = store("fetched", types.uint32)
 load_backwards = load("pixels", types.uint32)
 
+OF_PIXELS, OF_LEVELS = 1, 2
+"""Of images that `find_level_maps` finds: of whole pixels, whose levels are looked up on the way; and those that are
+rendered in uint8, and looked up there: their programs begin with a table, which takes the nearest levels."""
+
 
 @kernel()
 def find_level_maps(rows, programs, first_byte, height, width, found):
-    """Find images that are better looked up level by level: of whole pixels, with each channel changed by itself.
+    """Find images that are better looked up level by level, as each channel is changed by itself.
 
     Args:
         rows: (B,) `rows.KERNEL_ROW`.
         programs: (B, row bytes) uint8: `program_rows.row_dtype`, or the same rows where none has a program.
         first_byte: of a program's header.
         height, width: of an output image, in pixels.
-        found: (B,) bool, written.
+        found: (B,) uint8, written: `OF_PIXELS`, `OF_LEVELS`, or 0 for what is rendered otherwise.
     """
+    has_programs = programs.shape[1] > first_byte
     for image in range(len(rows)):
-        row, is_found = rows[image], True
+        row, keeps_levels, is_whole = rows[image], True, True
         for channel in range(3):
             fill = row.fill[channel]
-            is_found = is_found and row.scale[channel] == ONE and row.bias[channel] == ZERO
-            is_found = is_found and (row.is_constant == 0 or fill == np.float32(to_uint8(fill)))
+            keeps_levels = keeps_levels and row.scale[channel] == ONE and row.bias[channel] == ZERO
+            is_whole = is_whole and (row.is_constant == 0 or fill == np.float32(to_uint8(fill)))
         num_steps, at = np.int64(0), np.uintp(programs.ctypes.data + image * programs.shape[1] + first_byte)
-        if programs.shape[1] > first_byte:
+        if has_programs:
             num_steps = np.int64(load_whole(at, NUM_STEPS))
-        is_found = is_found and (num_steps > 0 or has_avx512()) and _keeps_channels(at, num_steps)
-        found[image] = is_found and is_copied(row, height, width)
+        keeps_levels = keeps_levels and _keeps_channels(at, num_steps)
+        if num_steps == 0 and not has_avx512():
+            is_whole = False
+        found[image] = 0
+        if keeps_levels and is_whole and is_copied(row, height, width):
+            found[image] = OF_PIXELS
+        elif keeps_levels and has_programs and keeps_colours(row) and _begins_with_table(at, num_steps):
+            found[image] = OF_LEVELS
+
+
+@subroutine
+def _begins_with_table(at, num_steps):
+    """Whether the first step of a program, if it has any, is a table."""
+    for step in range(num_steps):
+        kind = load_whole(at, AT_STEPS + step * STEP_BYTES)
+        if kind != NONE:
+            return kind == TABLE
+    return True
 
 
 @subroutine
@@ -125,7 +147,7 @@ def _copy_image(pixels, row, at_table, out, height, width, planar, s):
 
 
 def _finding() -> tuple[Any, ...]:
-    return np.zeros(1, KERNEL_ROW), np.zeros((1, 1), np.uint8), 0, 1, 1, np.zeros(1, np.bool_)
+    return np.zeros(1, KERNEL_ROW), np.zeros((1, 1), np.uint8), 0, 1, 1, np.zeros(1, np.uint8)
 
 
 def _copying() -> tuple[Any, ...]:

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.compiled.declared import declare
-from augpipe.gpu_ops.image.aligned import sample_aligned, sample_shrunk
+from augpipe.gpu_ops.image.aligned import is_aligned, sample_aligned, sample_shrunk, takes_rgb
 from augpipe.gpu_ops.image.copied import copy_rows, is_copied
 from augpipe.gpu_ops.image.field import BEYOND, NODE_ROWS, TAPS, bend_row
 from augpipe.gpu_ops.image.finished_rows import finish_row
 from augpipe.gpu_ops.image.lens import distort, radial_gain
-from augpipe.gpu_ops.image.rows import GRID, KERNEL_ROW, MEETING, SNAP, SPLINE, TRIANGLE
+from augpipe.gpu_ops.image.rows import KERNEL_ROW, MEETING, TRIANGLE
 from augpipe.gpu_ops.image.sampling import (
     border_period,
     border_turn,
@@ -105,7 +105,7 @@ NO_ROW = np.int64(2**62)
 
 
 @kernel()
-def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_job, bends):
+def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_job, bends, rgb_rows):
     """Run jobs `first_job`..`last_job` - 1 of a batch; any split over calls and threads gives the same bits.
 
     Args:
@@ -116,9 +116,11 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
         planar: True for channels, rows, columns (NCHW), False for rows, columns, channels (NHWC).
         first_job, last_job: image i has jobs i * n .. i * n + n - 1, where n is `jobs_per_image(height)`.
         bends: `bends(rows)`.
+        rgb_rows: None, for which numba leaves out what reads RGB; or (B,) int64: bytes from row to row of images
+            whose pixels are of three bytes, which `find_rgb` has found, 0 of others. Their stride is not read.
     """
     blocks = (height + ROWS_PER_JOB - 1) // ROWS_PER_JOB
-    num_scratch, most_taps_y = np.int64(0), np.int64(0)
+    num_scratch, num_packed, most_taps_y = np.int64(0), np.int64(0), np.int64(0)
     for job in range(first_job, last_job):
         row = rows[job // blocks]
         taps_y = num_taps(row.support_y)
@@ -127,12 +129,17 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
             num_summed = 4 * np.int64(row.high_x - row.low_x + 1)
         num_scratch = max(num_scratch, (WEIGHTS_X + 3 * num_taps(row.support_x)) * width + num_summed)
         most_taps_y = max(most_taps_y, taps_y)
-    scratch = np.empty(num_scratch + NODE_ROWS * (width + BEYOND), np.float32)
+        if rgb_rows is not None:
+            num_packed = max(num_packed, np.int64(row.high_x - row.low_x + 1))
+    num_nodes = NODE_ROWS * (width + BEYOND)
+    scratch = np.empty(num_scratch + num_nodes + num_packed, np.float32)
     nodes_held, lines_held = np.empty(TAPS, np.int64), np.empty(most_taps_y, np.int64)
+    lines, weights = np.empty(most_taps_y, np.intp), np.empty(most_taps_y, np.float32)
     image_held, are_taps_inside, window, first_x, num_columns = NO_ROW, False, np.int64(0), np.int64(0), np.int64(0)
     for job in range(first_job, last_job):
         s = scratch.ctypes.data  # in the loop, as numba frees an array after its last use
         at_nodes = s + 4 * num_scratch
+        at_packed = at_nodes + 4 * num_nodes
         image, block = job // blocks, job % blocks
         pixels, row = pixel_table[image], rows[image]
         first, last = block * ROWS_PER_JOB, min((block + 1) * ROWS_PER_JOB, height)
@@ -140,7 +147,7 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
             copy_rows(pixels, row, batch, image, height, width, planar, first, last, s)
             continue
         # rows of an axis-aligned output share what belongs to x, and all pixels of one of them what belongs to y
-        is_axis_aligned = _keeps_axes(row) and row.after_xy == ZERO and row.after_yx == ZERO
+        is_axis_aligned = is_aligned(row)
         is_shrunk = is_axis_aligned and _shrinks(row)
         for n in range(TAPS):
             nodes_held[n] = NO_ROW
@@ -165,20 +172,29 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
                 window = find_windows(at_index_x, s + 4 * width * INDEX_Y, width, taps)
                 first_x, num_columns = span(at_index_x, width * taps)
             if is_shrunk:
-                sample_shrunk(pixels, row, s, width, first_x, num_columns)
+                sample_shrunk(pixels, row, s, width, first_x, num_columns, image, rgb_rows)
             elif is_axis_aligned:
                 held = lines_held[: num_taps(row.support_y)]
-                sample_aligned(pixels, row, s, width, are_taps_inside, window, held)
+                columns, sums = (first_x, num_columns, at_packed), (held, lines, weights)
+                sample_aligned(pixels, row, s, width, are_taps_inside, window, *columns, *sums, image, rgb_rows)
             else:
                 _sample(pixels, row, s, width, are_taps_inside)
             start = image * height * width * 3 + row_y * width * (1 if planar else 3)
             finish_row(row, s, width, y, batch, start, height * width, planar)
 
 
-def _rendering(dtype: Any, bends: bool | None) -> Any:
-    return np.zeros((1, 4), np.int64), np.zeros(1, KERNEL_ROW), np.zeros(1, dtype), 1, 1, True, 0, 1, bends
+def _rendering(dtype: Any, bends: bool | None, rgb_rows: npt.NDArray[np.int64] | None = None) -> Any:
+    return np.zeros((1, 4), np.int64), np.zeros(1, KERNEL_ROW), np.zeros(1, dtype), 1, 1, True, 0, 1, bends, rgb_rows
 
 
+@kernel()
+def find_rgb(rows, height, width, found):
+    """Clear (B,) bool `found` where `run_jobs` does not take pixels of three bytes; its arguments are as there."""
+    for image in range(len(rows)):
+        found[image] &= takes_rgb(rows[image], height, width)
+
+
+declare(__name__, find_rgb, any=lambda: (np.zeros(1, KERNEL_ROW), 1, 1, np.zeros(1, np.bool_)))
 declare(
     __name__,
     run_jobs,
@@ -186,6 +202,8 @@ declare(
     uint8=lambda: _rendering(np.uint8, None),
     float32_bends=lambda: _rendering(np.float32, True),
     uint8_bends=lambda: _rendering(np.uint8, True),
+    float32_rgb=lambda: _rendering(np.float32, None, np.zeros(1, np.int64)),
+    uint8_rgb=lambda: _rendering(np.uint8, None, np.zeros(1, np.int64)),
 )
 
 
@@ -194,14 +212,6 @@ def _shrinks(row):
     """Whether an axis-aligned output is a task for `sample_shrunk`."""
     covered = row.support_x if row.filter == TRIANGLE else HALF * row.support_x
     return covered > SHRINKS and row.support_y > ONE
-
-
-@subroutine
-def _keeps_axes(row):
-    """Whether what acts before the last map leaves a pixel's x to its column alone, and its y to its row."""
-    if row.field == GRID or row.field == SNAP:
-        return row.has_projection == 0 and row.before_xy == ZERO and row.before_yx == ZERO
-    return row.has_lens == 0 and row.field != SPLINE
 
 
 @subroutine

@@ -35,7 +35,7 @@ FLOAT16S = np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
 @subroutine
-def _pack_row(source, pixel_bytes, width, target):
+def pack_row(source, pixel_bytes, width, target):
     """Write RGBX pixels at the address `target`, of so many bytes each at `source`: 1 (gray), 3 or 4."""
     prefer_wide_vectors()
     if pixel_bytes == 1:
@@ -72,7 +72,7 @@ def pack_rgbx(image, packed):
     if image.strides[2] == 1 and (image.strides[1] == channels or has_spare):
         for y in range(height):
             source = np.uintp(image.ctypes.data + y * image.strides[0])
-            _pack_row(source, image.strides[1], width, np.uintp(packed.ctypes.data + 4 * y * width))
+            pack_row(source, image.strides[1], width, np.uintp(packed.ctypes.data + 4 * y * width))
         return
     green, blue = (0, 0) if channels == 1 else (1, 2)
     for y in range(height):
@@ -92,34 +92,39 @@ declare(
 
 
 @kernel()
-def pack_regions(images, regions, packed, table):
+def pack_regions(images, regions, rgb_rows, packed, table):
     """Copy a region of each of several images into RGBX, one behind the other, as `pack_rgbx` does.
 
     Args:
         images: (B, 3) int64: the address of the first pixel, bytes from one row to the next, and bytes of a pixel, 1
             (gray), 3 or 4; pixels of a row lie side by side.
         regions: (B, 4) int32 left, top, right, bottom, in pixels, the last two excluded.
+        rgb_rows: (B,) int64, as `fused.run_jobs` takes it: where it is not 0, the image stays where it is.
         packed: (n,) uint8, written.
-        table: (B, 4) int64, written: `rows.PIXEL_TABLE_COLUMNS` of what was packed.
+        table: (B, 4) int64, written: `rows.PIXEL_TABLE_COLUMNS` of what was packed, and of what stays.
     """
     target = np.uintp(packed.ctypes.data)
     for i in range(len(images)):
         address, row_bytes, pixel_bytes = images[i, 0], images[i, 1], images[i, 2]
         left, top, right, bottom = regions[i, 0], regions[i, 1], regions[i, 2], regions[i, 3]
         width = np.int64(right - left)
+        if rgb_rows[i]:
+            table[i, 0], table[i, 1], table[i, 2], table[i, 3] = address, 0, 0, 0
+            continue
         table[i, 0], table[i, 1], table[i, 2], table[i, 3] = target, width, left, top
         for y in range(top, bottom):
             source = np.uintp(address + y * row_bytes + left * pixel_bytes)
             # the CPU does not foresee where the next row begins
             for ahead in range(0, width * pixel_bytes, CACHE_LINE):
                 prefetch(np.uintp(source + PREFETCH_ROWS * row_bytes + ahead))
-            _pack_row(source, pixel_bytes, width, target)
+            pack_row(source, pixel_bytes, width, target)
             target = np.uintp(target + 4 * width)
 
 
 def _packing() -> tuple[npt.NDArray[np.generic], ...]:
     regions = np.zeros((1, 4), np.int32)
-    return np.zeros((1, 3), np.int64), regions, np.zeros(1, np.uint8), np.zeros((1, 4), np.int64)
+    rgb_rows, packed = np.zeros(1, np.int64), np.zeros(1, np.uint8)
+    return np.zeros((1, 3), np.int64), regions, rgb_rows, packed, np.zeros((1, 4), np.int64)
 
 
 declare(__name__, pack_regions, any=_packing)

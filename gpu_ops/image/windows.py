@@ -68,7 +68,7 @@ def span(at_index_x, num):
     return np.int64(least), np.int64(largest - least + 1)
 
 
-def _window_sum(num_registers: int) -> Any:
+def _window_sum(num_registers: int, pixel_bytes: int) -> Any:
     pixels_type, floats_type = ir.VectorType(ir.IntType(32), BLOCK), ir.VectorType(ir.FloatType(), BLOCK)
 
     def everywhere(number: int) -> Any:
@@ -76,6 +76,20 @@ def _window_sum(num_registers: int) -> Any:
 
     def load_block(builder: Any, address: Any, type_: Any) -> Any:
         return builder.load(builder.inttoptr(address, type_.as_pointer()), align=4)
+
+    def load_rgbx(builder: Any, at_window: Any, nth: int) -> Any:
+        return load_block(builder, builder.add(at_window, at_window.type(4 * BLOCK * nth)), pixels_type)
+
+    def load_rgb(builder: Any, at_window: Any, nth: int) -> Any:
+        """As RGBX, X = 0: of two registers, the second one's bytes end where it is loaded, within the window."""
+        before = 0 if nth % 2 == 0 else 64 - 3 * BLOCK
+        at = builder.add(at_window, at_window.type(3 * BLOCK * nth - before))
+        bytes_type = ir.VectorType(ir.IntType(8), 64)
+        packed = builder.load(builder.inttoptr(at, bytes_type.as_pointer()), align=1)
+        places = [before + 3 * pixel + channel if channel < 3 else 64 for pixel in range(BLOCK) for channel in range(4)]
+        taken = ir.Constant(ir.VectorType(ir.IntType(32), 64), places)
+        spread = builder.shuffle_vector(packed, ir.Constant(bytes_type, [0] * 64), taken)
+        return builder.bitcast(spread, pixels_type)
 
     def pixels_at(builder: Any, places: Any, held: list[Any]) -> Any:
         permuting = ir.FunctionType(pixels_type, [pixels_type] * 3)
@@ -92,11 +106,8 @@ def _window_sum(num_registers: int) -> Any:
         at_window, base, at_indices, at_weights, step, taps, at_sums = args
         fused = ir.FunctionType(floats_type, [floats_type] * 3)
         fma = cgutils.get_or_insert_function(builder.module, fused, _MULTIPLY_AND_ADD)
-        register_bytes = at_window.type(4 * BLOCK)
-        held = [
-            load_block(builder, builder.add(at_window, builder.mul(register_bytes, at_window.type(n))), pixels_type)
-            for n in range(num_registers)
-        ]
+        load_pixels = load_rgbx if pixel_bytes == 4 else load_rgb
+        held = [load_pixels(builder, at_window, n) for n in range(num_registers)]
         first = builder.insert_element(everywhere(0), base, ir.IntType(32)(0))
         bases = builder.shuffle_vector(first, first, everywhere(0))
         sums = [cgutils.alloca_once_value(builder, floats_type([0.0] * BLOCK)) for _ in range(3)]
@@ -121,7 +132,7 @@ def _window_sum(num_registers: int) -> Any:
         """The sums of `BLOCK` pixels over their taps, in registers.
 
         Args:
-            at_window, base: address of the window, in a row of RGBX pixels, and the index of its first pixel.
+            at_window, base: address of the window, in a row of RGBX or RGB pixels, and the index of its first pixel.
             at_indices, at_weights: addresses of what belongs to the block's first tap.
             step: bytes from there to its next tap, and from the block's sums of red to those of green, and of blue.
             taps: of each pixel.
@@ -133,4 +144,5 @@ def _window_sum(num_registers: int) -> Any:
     return window_sum
 
 
-sum_window, sum_wide_window = _window_sum(WINDOW // BLOCK), _window_sum(WIDE_WINDOW // BLOCK)
+sum_window, sum_wide_window = (_window_sum(num // BLOCK, 4) for num in (WINDOW, WIDE_WINDOW))
+sum_window_of_rgb, sum_wide_window_of_rgb = (_window_sum(num // BLOCK, 3) for num in (WINDOW, WIDE_WINDOW))

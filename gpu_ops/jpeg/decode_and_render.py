@@ -76,4 +76,4 @@ def render_files(jobs, views, planar, like, pixels, points, tables):
             row = _array_like(rows_like, view[ROWS] + job[POSITION] * rows_like.itemsize, 1)
             image = _array_like(batch_like, view[BATCH] + job[POSITION] * num * batch_like.itemsize, num)
             num_jobs = (height + ROWS_PER_JOB - 1) // ROWS_PER_JOB
-            run_jobs(decoded, row, image, height, width, planar, FIRST_JOB, num_jobs, None)
+            run_jobs(decoded, row, image, height, width, planar, FIRST_JOB, num_jobs, None, None)

@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 
-from augpipe import Augment, Plan, Recipe, plan, recipes
+from augpipe import Augment, Plan, Recipe, ops, plan, recipes
 from augpipe.augment_call import host_images
 from augpipe.augment_call.host_images import HostTransform
 from augpipe.augment_call.inputs import Images, images_of
@@ -219,6 +219,27 @@ def test_arrays_that_are_packed_together_give_the_pixels_of_each(
             alone = augment(np.dstack([as_rgb(image), as_rgb(image)[..., 0]]), sample_ids=[position])
             for batch, one in zip(several(made), several(alone), strict=True):
                 np.testing.assert_array_equal(batch[position], one)
+
+
+@pytest.mark.parametrize(
+    ("ops_listed", "expected"),
+    [
+        ((RandomResizedCrop(size=(11, 13)),), [True, False, True, False]),
+        ((RandomResizedCrop(size=(11, 13)), ops.Rotate(p=1.0)), [False] * 4),
+        ((RandomResizedCrop(size=(11, 13)), ops.Noise(p=1.0), ops.Rotate(p=1.0)), [False] * 4),
+        ((ops.CenterCrop(size=9),), [False] * 4),
+    ],
+    ids=["row by row", "slanted", "two passes", "whole pixels"],
+)
+def test_rgb_arrays_are_read_in_place_where_they_are_read_row_by_row(
+    ops_listed: tuple[ops.Op, ...], expected: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stayed: list[bool] = []
+    images = [RGB, GRAY.copy(), RGB[::-1], np.broadcast_to(RGB[:1], RGB.shape)]
+    kernel = host_images.pack_regions
+    monkeypatch.setattr(host_images, "pack_regions", lambda *given: (stayed.extend(given[2] != 0), kernel(*given)))
+    Augment(Recipe(ops=ops_listed), framework="numpy", num_threads=1)(images, sample_ids=range(4))
+    assert stayed == expected
 
 
 def as_rgb(image: Array) -> Array:

@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from augpipe.gpu_ops.image.windows import BLOCK, WIDE_WINDOW, WINDOW, find_windows, sum_wide_window, sum_window
+from augpipe.gpu_ops.image.windows import (
+    BLOCK,
+    WIDE_WINDOW,
+    WINDOW,
+    find_windows,
+    sum_wide_window,
+    sum_wide_window_of_rgb,
+    sum_window,
+    sum_window_of_rgb,
+)
 from augpipe.gpu_ops.jit import kernel
 from augpipe.gpu_ops.memory import has_avx512
 
@@ -26,10 +35,14 @@ def sums_of(row, indices, weights, bases, window, sums):
     step = 4 * width
     for block in range((width + BLOCK - 1) // BLOCK):
         ahead, base = 4 * min(block * BLOCK, width - BLOCK), bases[block]
-        at = np.uintp(row.ctypes.data + 4 * np.int64(base))
+        at = np.uintp(row.ctypes.data + row.shape[1] * np.int64(base))
         at_indices, at_weights = np.uintp(indices.ctypes.data + ahead), np.uintp(weights.ctypes.data + ahead)
         at_sums = np.uintp(sums.ctypes.data + ahead)
-        if window == WINDOW:
+        if row.shape[1] == 3 and window == WINDOW:
+            sum_window_of_rgb(at, base, at_indices, at_weights, step, taps, at_sums)
+        elif row.shape[1] == 3:
+            sum_wide_window_of_rgb(at, base, at_indices, at_weights, step, taps, at_sums)
+        elif window == WINDOW:
             sum_window(at, base, at_indices, at_weights, step, taps, at_sums)
         else:
             sum_wide_window(at, base, at_indices, at_weights, step, taps, at_sums)
@@ -79,3 +92,6 @@ def test_sums(case: str) -> None:
     sums_of(row, indices, weights, bases, windows_of(indices, bases), sums)
     expected = (row[indices, :3] * weights[:, :, None].astype(np.float64)).sum(axis=0).T
     np.testing.assert_allclose(sums, expected, atol=1e-3)
+    of_rgb = np.full_like(sums, np.nan)
+    sums_of(row[:, :3].copy(), indices, weights, bases, windows_of(indices, bases), of_rgb)
+    np.testing.assert_array_equal(of_rgb, sums)

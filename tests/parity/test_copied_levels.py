@@ -1,4 +1,4 @@
-"""Images of whole pixels in uint8 are looked up in tables: the same bits as rendering levels and taking the steps."""
+"""Levels in uint8 are looked up in tables: the same bits as rendering levels and taking the steps."""
 
 from typing import Any
 
@@ -36,6 +36,14 @@ MOVES: tuple[ops.Op, ...] = (
     ops.QuarterTurn(p=0.8),
     ops.Translate(horizontal=(-9, 9), vertical=(-3, 3), unit="px", step=1, p=0.8),
 )
+SAMPLED: tuple[ops.Op, ...] = (
+    ops.RandomResizedCrop(size=(66, 130)),
+    ops.Rotate(p=0.7),
+    ops.ElasticTransform(p=0.5),
+    ops.Vignette(p=0.5),
+    ops.ColorCast(p=0.5),
+)
+INVERT, DARKEN = ops.Invert(p=1.0), ops.Brightness(factor=(0.3, 0.5), p=1.0)
 PADDED = ops.RandomCrop(size=(7, 70), padding=2, fill=(9.0, 0.0, 255.0))
 
 
@@ -74,6 +82,40 @@ def test_tables_give_the_bits_of_the_steps(
     assert nums == []
     for one, other in zip(by_tables, by_steps, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@settings(max_examples=25)
+@given(
+    moves=st.lists(st.sampled_from(SAMPLED), min_size=1, max_size=2, unique_by=id),
+    table=st.sampled_from(BY_CHANNEL[2:]),
+    colours=st.lists(st.sampled_from([*BY_CHANNEL, *BY_CHANNEL, *OTHERS]), max_size=2),
+    width=st.sampled_from([5, 64, 65, 130]),
+    layout=st.sampled_from(["NCHW", "NHWC"]),
+    border=st.sampled_from(["context", "constant"]),
+)
+def test_tables_behind_a_look_up_give_the_bits_of_the_steps(
+    moves: list[ops.Op], table: ops.Op, colours: list[ops.Op], width: int, layout: str, border: Any
+) -> None:
+    recipe = Recipe(ops=(*moves, table, *colours), border=border, fill=(99.5, 255.0, 3.0))
+    by_tables, _ = rendered(recipe, width, 0, layout=layout)
+    by_steps, _ = rendered(recipe, width, 2**62, layout=layout)
+    for one, other in zip(by_tables, by_steps, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("colours", "expected"),
+    [((INVERT, DARKEN), 4), ((ops.Posterize(p=0.5),), 4), ((DARKEN, INVERT), 0), ((), 0)],
+    ids=["a table first", "or nothing", "a matrix first", "no program"],
+)
+def test_programs_that_begin_with_a_table_are_looked_up_last(
+    colours: tuple[ops.Op, ...], expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nums, kernel = [], cpu_render.look_up_levels
+    monkeypatch.setattr(cpu_render, "look_up_levels", lambda *given: (nums.append(len(given[0])), kernel(*given)))
+    images = [noise(80, 90, seed=nth) for nth in range(4)]
+    Augment(Recipe(ops=(SAMPLED[0], *colours)), dtype="uint8", framework="numpy", num_threads=1)(images, range(4))
+    assert sum(nums) == expected
 
 
 @pytest.mark.parametrize("moves", [(), MOVES[:3], MOVES[4:6], (PADDED,)], ids=["none", "turns", "moved", "padded"])

@@ -55,7 +55,7 @@ def run(
     out = np.full(len(images) * size[0] * size[1] * 3, 77, dtype)
     ends = sorted({0, *(splits or []), len(images) * jobs_per_image(size[0])})
     for first, last in reversed(list(pairwise(ends))):
-        run_jobs(table, rows, out, *size, planar, first, last, bends(rows))
+        run_jobs(table, rows, out, *size, planar, first, last, bends(rows), None)
     return out
 
 
@@ -92,7 +92,7 @@ def test_copied_pixels_are_those_of_the_filter(moves: str, border: Border, inter
             image = packed(photograph)
             table = np.array([[image.ctypes.data, image.shape[1], 0, 0]], np.int64)
             for out, may_bend in ((copied, None), (filtered, True)):
-                run_jobs(table, rows, out, *size, planar, 0, jobs_per_image(size[0]), may_bend)
+                run_jobs(table, rows, out, *size, planar, 0, jobs_per_image(size[0]), may_bend, None)
             assert np.array_equal(copied, filtered)
 
 
@@ -155,7 +155,7 @@ def test_jobs_cover_every_row(height: int, expected: int) -> None:
         image = packed(photograph)
         table[0, 0] = image.ctypes.data
         out = np.full(height * 9, -1.0, np.float32)
-        run_jobs(table, rows, out, height, 3, False, number, number + 1, bends(rows))
+        run_jobs(table, rows, out, height, 3, False, number, number + 1, bends(rows), None)
         written = out.reshape(height, 3, 3)
         mine = slice(number * ROWS_PER_JOB, min(height, (number + 1) * ROWS_PER_JOB))
         assert np.array_equal(written[mine], photograph[top : top + height, 3:6][mine])

@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from augpipe import Recipe, View, ops, plan, recipes
+from augpipe.gpu_ops.image.aligned import takes_rgb
 from augpipe.gpu_ops.image.fused import bends, jobs_per_image, run_jobs
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.plan import refusals
@@ -31,10 +32,11 @@ def recipes_of_views(draw: st.DrawFn) -> Recipe:
 
 
 def render(image: Pixels, first_x: int, first_y: int, row: npt.NDArray[np.void], size: tuple[int, int]) -> Any:
-    """The output from an (H, W, 4) array that begins at a pixel of the image; its rows may be strided."""
+    """The output from an (H, W, 4) array that begins at a pixel of the image, or (H, W, 3); its rows may be strided."""
     out = np.empty(size[0] * size[1] * 3, np.float32)
+    rgb_rows = np.array(image.strides[:1]) if image.shape[2] == 3 else None
     table = np.array([[image.ctypes.data, image.strides[0] // 4, first_x, first_y]], np.int64)
-    run_jobs(table, row, out, *size, True, 0, jobs_per_image(size[0]), bends(row))
+    run_jobs(table, row, out, *size, True, 0, jobs_per_image(size[0]), bends(row), rgb_rows)
     return out
 
 
@@ -59,6 +61,9 @@ def assert_rectangles_hold_all_that_is_read(
             expected = render(image, 0, 0, row, output)
             np.testing.assert_array_equal(render(other, 0, 0, row, output), expected)
             np.testing.assert_array_equal(render(alone, left, top, row, output), expected)
+            if takes_rgb(row[0], *output) and not bends(row):
+                np.testing.assert_array_equal(render(image[:, :, :3].copy(), 0, 0, row, output), expected)
+                np.testing.assert_array_equal(render(alone[:, :, :3].copy(), left, top, row, output), expected)
     return regions
 
 
@@ -247,11 +252,12 @@ GUARDED = """
 import numpy as np
 from augpipe import Recipe, ops, plan, recipes
 from augpipe.planning.kernel_rows import kernel_rows
+from augpipe.gpu_ops.image.aligned import takes_rgb
 from augpipe.planning.regions import source_regions
 from tests.guard_pages import guarded
 from tests.property.test_regions import render
 
-rows_missing = 0
+rows_missing = num_of_rgb = 0
 turned = Recipe(border="reflect", ops=(ops.Rotate(max_deg=180, step=None), ops.BrownConrady(), ops.CenterCrop(size=37)))
 def upright(size, border="context"):
     return Recipe(border=border, ops=(ops.RandomResizedCrop(size=size), ops.Flip()))
@@ -270,6 +276,13 @@ for recipe, output in ((deep_image, 64), (turned, 37), *crops):
             region = guarded(part.size, np.uint8, at_end).reshape(part.shape)
             region[:] = part
             assert np.array_equal(render(region, left, top, row, (output, output)), expected)
+            if not takes_rgb(row[0], output, output):
+                continue
+            region = guarded(part.size // 4 * 3, np.uint8, at_end).reshape(*part.shape[:2], 3)
+            region[:] = part[:, :, :3]
+            assert np.array_equal(render(region, left, top, row, (output, output)), expected)
+            num_of_rgb += 1
+assert num_of_rgb > 100
 print("nothing outside was loaded")
 """
 
@@ -281,5 +294,5 @@ def test_no_load_leaves_the_rectangle() -> None:
 
 
 def test_a_load_that_leaves_it_would_end_the_process() -> None:
-    ended = run_python(GUARDED.replace("rows_missing = 0", "rows_missing = 40"))
+    ended = run_python(GUARDED.replace("rows_missing = num_of_rgb = 0", "rows_missing, num_of_rgb = 40, 0"))
     assert ended.returncode < 0 and not ended.stdout

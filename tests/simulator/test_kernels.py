@@ -67,7 +67,7 @@ def on_cpu(
     values = np.empty(len(images) * size[0] * size[1] * 3, np.uint8 if dtype == "uint8" else np.float32)
     levels = values if rows.dtype == KERNEL_ROW else np.empty(len(values), np.float32)
     first, num_jobs = first_parts(rows), len(images) * jobs_per_image(size[0])
-    run_jobs(table, first, levels, *size, planar, 0, num_jobs, bends(first))
+    run_jobs(table, first, levels, *size, planar, 0, num_jobs, bends(first), None)
     if levels is not values:
         finish_levels(rows, levels, values, size, planar)
     if dtype in ("float32", "uint8"):

@@ -536,6 +536,8 @@ Augment(Recipe(ops=normal))(np.zeros((1024, 1100, 3), np.uint8))  # of which a p
 for sides in ((40, 50), (1024, 1100)):  # parts of which are packed together
     Augment(Recipe(ops=normal))([np.zeros((*sides, 3), np.uint8)] * 2)
 Augment(Recipe(ops=[ops.Gamma()]), dtype="uint8")(np.zeros((100, 100, 3), np.uint8))  # which is looked up
+Augment(Recipe(ops=normal))([np.zeros((40, 50, 3), np.uint8), np.zeros((40, 99, 3), np.uint8)[:, ::2]])  # one by one
+Augment(Recipe(ops=[ops.RandomResizedCrop(size=100), ops.Gamma()]), dtype="uint8")(np.zeros((200, 200, 3), np.uint8))
 elastic, grid = ops.ElasticTransform(p=1.0), ops.GridDistortion()
 Augment(Recipe(ops=[normal[0], elastic]))(Files("JPEG").read(0))  # of which a part is decoded
 for bent in (
