@@ -13,17 +13,41 @@ from augpipe.recipes.view import View
 
 Rows = npt.NDArray[np.void]
 
+SLACK_PX = 1e-6
+"""Of a source pixel: by so much corners may lie beyond an edge and be on it."""
+
 
 def write_look_up(rows: Rows, frame: Frame, recipe: Recipe, view: View, *, stands_alone: bool = False) -> None:
     """Fill in what a pass looks up; one that stands alone has a group with an `own_look`."""
     border, fill = recipe.beyond_of(view)
     rows["border"], rows["fill"] = BORDERS.index(border), fill
     if border == "constant":
-        is_sharp = frame.is_edge_sharp | frame.is_edge_kept | frame.snaps | stands_alone
+        is_sharp = frame.is_edge_sharp | frame.is_edge_kept | frame.snaps | stands_alone | _hides_border(frame)
         rows["border"][is_sharp] = BORDERS.index("sharp")
     _compose(rows, frame)
     if recipe.interpolation == "nearest" or not recipe.antialias or stands_alone:
         rows["support"] = 1.0
+
+
+def _hides_border(frame: Frame) -> npt.NDArray[np.bool_]:
+    """(B,) whether nothing is shown of what lies beyond the part that crops keep: its edge does not mix with a fill."""
+    after, before = frame.maps
+    if before is not None or frame.bends is not None:
+        return np.zeros(frame.num, np.bool_)
+    left, top, right, bottom = frame.seen
+    half_width, half_height = 0.5 * frame.out_widths, 0.5 * frame.out_heights
+    hides = ~np.asarray(frame.lens).any(axis=1)
+    for axis, (low, high, first, side, kept) in enumerate(
+        (
+            (left, right, frame.crop_x, frame.crop_width, frame.kept_widths),
+            (top, bottom, frame.crop_y, frame.crop_height, frame.kept_heights),
+        )
+    ):
+        along = side / kept * after[:, axis].T
+        reach = np.abs(along[0]) * half_width + np.abs(along[1]) * half_height
+        centre = first + 0.5 * side + (along[2] if len(along) == 3 else 0.0)
+        hides &= (centre - reach >= low - SLACK_PX) & (centre + reach <= high + SLACK_PX)
+    return hides
 
 
 def _compose(rows: Rows, frame: Frame) -> None:

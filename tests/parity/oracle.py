@@ -133,6 +133,15 @@ class Expected:
         kept_height, kept_width = self.kept or (self.out_height, self.out_width)
         return left + (x / kept_width + 0.5) * width, top + (y / kept_height + 0.5) * height
 
+    @property
+    def hides_border(self) -> bool:
+        """Whether all corners of an output that nothing bends show what crops keep, so that no edge meets a fill."""
+        half_width, half_height = 0.5 * self.out_width, 0.5 * self.out_height
+        x, y = self.source(half_width * np.array([-1, 1, -1, 1]), half_height * np.array([-1, -1, 1, 1]))
+        left, top, width, height = map(float, self.padded or self.crop)
+        found = np.concatenate([x - left, left + width - x, y - top, top + height - y])
+        return not self.has_lens and bool((found >= -1e-6).all())
+
     def support(self) -> tuple[float, float]:
         """How many source pixels an output pixel covers at the frame's centre, along x and y of the image."""
         step = 1e-4 * self.corner
@@ -169,7 +178,8 @@ class Expected:
                 first_y : max(ceil(top + height), first_y + 1), first_x : max(ceil(left + width), first_x + 1)
             ]
             x, y = x - first_x, y - first_y
-        if (self.is_edge_sharp or self.is_edge_kept or self.whole_from is not None) and border == "constant":
+        is_sharp = self.is_edge_sharp or self.is_edge_kept or self.whole_from is not None or self.hides_border
+        if is_sharp and border == "constant":
             is_seen = (x > -0.5) & (x < pixels.shape[1] - 0.5) & (y > -0.5) & (y < pixels.shape[0] - 0.5)
             black = averaged(pixels, x, y, support, border, (0.0, 0.0, 0.0), weights)
             weight = averaged(np.ones_like(pixels), x, y, support, border, (0.0, 0.0, 0.0), weights)

@@ -112,3 +112,25 @@ def test_blur_widens_the_bilinear_look_up_alone() -> None:
         Recipe(interpolation="bicubic", ops=[ops.OneOf(ops=[ops.Blur()])])
     with pytest.raises(ValueError, match="interpolation='cubic'"):
         Recipe(interpolation="cubic", ops=[])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("scale", [0.3, 1.7])
+def test_what_is_resized_does_not_mix_with_a_constant_border(interpolation: Any, scale: float) -> None:
+    """Where nothing beyond a crop is shown, as Pillow's own resize of the crop does; so it is before a later pass."""
+    image, by = smooth(61, 90), {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+    height, width = round(61 * scale), round(90 * scale)
+    resized = Recipe(ops=[ops.Resize(size=(height, width)), ops.Flip(p=1.0)], border="constant", fill=90)
+    recipe = resized.model_copy(update={"interpolation": interpolation})
+    expected = np.asarray(Image.fromarray(image).resize((width, height), by[interpolation])).astype(int)[:, ::-1]
+    found = Augment(recipe, dtype="uint8", layout="NHWC")(image).astype(int)
+    assert np.abs(found - expected).max() <= 1
+    mirrored = ops.AllOf(ops=[ops.Flip(p=1.0)], own_look="nearest")
+    later = recipe.model_copy(update={"ops": (*recipe.ops, mirrored)})
+    levels = Augment(later, dtype="uint8", layout="NHWC")(image).astype(int)
+    assert later.num_passes == 2 and np.abs(levels[:, ::-1] - expected).max() <= 1
+    crop = ops.RandomResizedCrop(size=(40, 50), scale=(0.2, 0.2))  # within the image: all its edges are a crop's
+    cropped = Recipe(ops=[crop], border="constant", fill=90, interpolation=interpolation)
+    drawn = plan(cropped, [0], sizes=[(61, 90)])
+    whole = Augment(cropped, dtype="uint8", layout="NHWC")(np.full((61, 90, 3), 200, np.uint8), plan=drawn)
+    assert (whole == 200).all()

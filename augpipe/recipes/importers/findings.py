@@ -20,7 +20,7 @@ from augpipe.ops.view_passes import (
     without_own_look,
 )
 from augpipe.recipes.importers.functions import NOT_RUN, OF_SCRIPT
-from augpipe.recipes.importers.looks import FIRST, INTERPOLATIONS, keep_pixels_whole, look_alone, looked_at_once
+from augpipe.recipes.importers.looks import FIRST, INTERPOLATIONS, look_alone, looked_at_once
 from augpipe.recipes.importers.measured import judged
 from augpipe.recipes.importers.normalized import WHOLE_PIXELS, in_levels, level, shows_means
 from augpipe.recipes.importers.sides import sides_of
@@ -269,10 +269,8 @@ class Findings:
         )
         if len(passes_of(keyed(self.ops), beyond, chosen.interpolation)) > MOST_PASSES:
             self._share_look()
-        if chosen.interpolation != "nearest":
-            keep_pixels_whole(self.ops, self.rows)
         for place, row in enumerate(self.rows):
-            if row.look and not any(isinstance(op, ops.WholePixels) or has_own_look(op) for op in row.ops):
+            if row.look and not any(map(has_own_look, row.ops)):
                 told = ""
                 if row.look.interpolation != chosen.interpolation:
                     told = f"{row.look.interpolation} interpolation becomes {chosen.interpolation}."
@@ -309,8 +307,11 @@ class Findings:
         alone = look_alone(self.ops, row)
         if alone is None or len(passes_of(keyed(alone), beyond, chosen.interpolation)) > MOST_PASSES:
             return False
-        at = next(at for at, (old, new) in enumerate(zip(self.ops, alone, strict=False)) if old is not new)
-        self.ops[:], self.rows[place] = alone, replace(row, ops=(alone[at],))
+        old, group = next((old, new) for old, new in zip(self.ops, alone, strict=False) if old is not new)
+        self.ops[:], self.rows[place] = alone, replace(row, ops=(group,))
+        for held_by, other in enumerate(self.rows):
+            if any(op is old for op in other.ops):
+                self.rows[held_by] = replace(other, ops=tuple(group if op is old else op for op in other.ops))
         return True
 
     def recipe_fields(self, strict: bool | None) -> dict[str, Any]:

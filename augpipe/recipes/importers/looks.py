@@ -1,13 +1,11 @@
 """How transforms look between pixels, where one recipe looks once: whose pixels can stay whole."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.view_passes import MOST_PASSES, has_own_look
-from augpipe.recipes.importers.sides import sides_of
 from augpipe.validation.models import changed
 
 if TYPE_CHECKING:
@@ -20,35 +18,19 @@ FIRST = "geometry acts before tone."
 """What differs in a policy that is one look-up."""
 
 
-def keep_pixels_whole(made: list[Op], rows: list["Row"]) -> None:
-    """Have a transform that looks up the nearest pixel of what was resized before do so, by an op before it.
-
-    Nothing behind it may look up anything, and nothing else may bend or project.
-    """
-    nearest = (at for at, row in enumerate(rows) if row.look and row.look.interpolation == "nearest" and _shares(row))
-    at = next(nearest, None)
-    if at is None or any(inner.is_lens or inner.is_projective for op in made for inner in op.flat):
-        return
-    first = _place_of(made, rows[at])
-    if first is None or not any(op.is_crop for op in made[:first]):
-        return
-    for later in rows[at + 1 :]:
-        place = _place_of(made, later) if later.look and _shares(later) else None
-        if place is not None and not (isinstance(made[place], ops.Resize) and _keeps_sides(made, place)):
-            return
-    whole = ops.WholePixels()
-    made.insert(first, whole)
-    rows[at] = replace(rows[at], ops=(whole, *rows[at].ops))
-
-
 def look_alone(made: list[Op], row: "Row") -> list[Op] | None:
-    """The ops with those of a row in a group that has a look of its own; None where they are not maps by themselves."""
-    at = next((at for at, op in enumerate(made) if row.ops and op is row.ops[0]), None)
+    """The ops with those of a row in a group that has a look of its own, or with the group that holds them alone having
+    it; None where they are not maps by themselves."""
     is_map = all(op.is_geometry and not op.is_crop and len(op.flat) == 1 for op in row.ops)
-    if at is None or not is_map or row.look is None or row.look.interpolation not in INTERPOLATIONS:
+    if not row.ops or not is_map or row.look is None or row.look.interpolation not in INTERPOLATIONS:
         return None
-    group = ops.AllOf.model_validate({"ops": row.ops, "own_look": row.look.interpolation})
-    return [*made[:at], group, *made[at + len(row.ops) :]]
+    for at, op in enumerate(made):
+        if op is row.ops[0]:
+            group = ops.AllOf.model_validate({"ops": row.ops, "own_look": row.look.interpolation})
+            return [*made[:at], group, *made[at + len(row.ops) :]]
+        if isinstance(op, ops.AllOf) and [*map(id, op.ops)] == [*map(id, row.ops)]:
+            return [*made[:at], changed(op, own_look=row.look.interpolation), *made[at + 1 :]]
+    return None
 
 
 def finished_in_turn(made: Iterable[Op], interpolation: str) -> tuple[Op, ...]:
@@ -83,18 +65,3 @@ def looked_at_once(rows: Iterable["Row"], acting: Iterable[tuple[str, Op]]) -> l
 def note_of(made: Iterable[Op]) -> str:
     """What is to be said of a policy whose groups have no look of their own."""
     return "" if any(map(has_own_look, made)) else FIRST
-
-
-def _shares(row: "Row") -> bool:
-    """Whether it is part of a look-up of others."""
-    return not any(map(has_own_look, row.ops))
-
-
-def _place_of(made: list[Op], row: "Row") -> int | None:
-    """Where the op stands that a row names, or the group that holds it."""
-    own = {id(inner) for op in row.ops for inner in op.flat}
-    return next((place for place, op in enumerate(made) if any(id(inner) in own for inner in op.flat)), None)
-
-
-def _keeps_sides(made: list[Op], place: int) -> bool:
-    return sides_of(made[: place + 1]) == sides_of(made[:place])
