@@ -36,7 +36,7 @@ def _hides_border(frame: Frame) -> npt.NDArray[np.bool_]:
         return np.zeros(frame.num, np.bool_)
     left, top, right, bottom = frame.seen
     half_width, half_height = 0.5 * frame.out_widths, 0.5 * frame.out_heights
-    hides = ~np.asarray(frame.lens).any(axis=1)
+    hides: npt.NDArray[np.bool_] = ~np.any(frame.lens, axis=1)
     for axis, (low, high, first, side, kept) in enumerate(
         (
             (left, right, frame.crop_x, frame.crop_width, frame.kept_widths),
@@ -46,7 +46,7 @@ def _hides_border(frame: Frame) -> npt.NDArray[np.bool_]:
         along = side / kept * after[:, axis].T
         reach = np.abs(along[0]) * half_width + np.abs(along[1]) * half_height
         centre = first + 0.5 * side + (along[2] if len(along) == 3 else 0.0)
-        hides &= (centre - reach >= low - SLACK_PX) & (centre + reach <= high + SLACK_PX)
+        hides = hides & (centre - reach >= low - SLACK_PX) & (centre + reach <= high + SLACK_PX)
     return hides
 
 
