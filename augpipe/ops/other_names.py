@@ -40,7 +40,10 @@ ANSWERS = {
     ),
     "sanitizeboundingboxes": "nothing: TargetOptions(min_area=1) drops objects of which too little is shown",
     # colours and levels
-    "colorjiggle": "ops.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)",
+    **dict.fromkeys(
+        ("colorjiggle", "photometricdistort"), "ops.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)"
+    ),
+    "plasmabrightnesscontrast": "ops.BrightnessContrast()",
     "hsv": "ops.HueSaturationValue()",
     "adjustsharpness": "ops.Sharpness()",
     **dict.fromkeys(("rgbshift", "planckianjitter", "whitebalance"), "ops.ColorCast(), or ops.Lighting()"),
@@ -55,7 +58,7 @@ ANSWERS = {
     **dict.fromkeys(("gaussnoise", "gaussiannoise", "saltandpeppernoise", "additivenoise"), "ops.Noise()"),
     "iaaadditivegaussiannoise": "ops.Noise(per_channel=False)",
     **dict.fromkeys(("erasing", "mask"), "ops.Erase()"),
-    **dict.fromkeys(("cutout", "griddropout", "maskdropout"), "ops.CoarseDropout()"),
+    **dict.fromkeys(("cutout", "griddropout", "maskdropout", "pixeldropout"), "ops.CoarseDropout()"),
     "unsharpmask": "ops.Sharpen(), or ops.Sharpness(factor=(1.0, 2.0))",
     "iaasharpen": "ops.Sharpen()",
     "iaaemboss": "ops.Emboss()",

@@ -1,4 +1,4 @@
-"""How transforms look between pixels, where one recipe looks once: whose pixels can stay whole."""
+"""How transforms look between pixels: those that share the one look-up of a recipe, and those that look alone."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
