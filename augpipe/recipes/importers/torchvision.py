@@ -66,7 +66,7 @@ def found_in(transform: Any) -> Findings:
         if name in TO_TENSORS:
             found.makers = MADE | (OF_PARTS if scales else OF_LEVELS)
             if name in TO_DTYPES and not scales and not _makes_levels(one):
-                found.makers |= {"Normalize": _normalize_levels}
+                found.makers |= {"Normalize": _normalize_levels} | dict.fromkeys(OF_UNIT, _counts_to_1)
         elif name == "ToPILImage":
             found.makers = MADE
         if name in TO_DTYPES or name == "ToTensor":
@@ -255,6 +255,10 @@ def _normalize_levels(found: Findings, one: Any) -> None:
     found.add("Normalize", made, note=note)
 
 
+def _counts_to_1(found: Findings, one: Any) -> None:
+    raise ValueError("takes floats for 0..1, and they are 0..255 there. Write scale=True in the ToDtype before it")
+
+
 def _distort(found: Findings, one: Any) -> None:
     """Each part with a chance of its own, and contrast first or last of those behind brightness."""
     p = float(one.p)
@@ -434,5 +438,7 @@ OF_PARTS: dict[str, Maker] = {
     "RandomSolarize": _solarize_parts,
 }
 """Those that count in 0..1 behind ToTensor."""
+OF_UNIT = ("ColorJitter", "GaussianNoise", "RandomPhotometricDistort", "RandomSolarize", "RandomInvert")
+"""Transforms of colours that take the largest float for 1."""
 OF_LEVELS: dict[str, Maker] = {"Lambda": of_levels}
 """Those of a tensor of levels in 0..255."""

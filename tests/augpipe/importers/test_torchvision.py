@@ -467,3 +467,11 @@ def test_transforms_of_weights() -> None:
     assert found.exact == ("Resize", "CenterCrop", "Normalize")
     whole = make("SemanticSegmentation", resize_size=None, **fields)
     assert importers.from_torchvision(whole).recipe.ops == (normalized,)
+
+
+@pytest.mark.parametrize("call", ["GaussianNoise(0.0, 0.1)", "RandomSolarize(128)", "ColorJitter(0.2)"])
+def test_floats_of_levels_are_refused_where_they_are_taken_for_0_to_1(call: str) -> None:
+    chain = f"v2.Compose([v2.Resize(64), v2.ToImage(), v2.ToDtype(torch.float32{{}}), v2.{call}])"
+    with pytest.raises(ValueError, match=r"takes floats for 0\.\.1, and they are 0\.\.255 there"):
+        importers.from_text(chain.format(""))
+    importers.from_text(chain.format(", scale=True"))
