@@ -32,11 +32,13 @@ def write_look_up(rows: Rows, frame: Frame, recipe: Recipe, view: View, *, stand
 def _hides_border(frame: Frame) -> npt.NDArray[np.bool_]:
     """(B,) whether nothing is shown of what lies beyond the part that crops keep: its edge does not mix with a fill."""
     after, before = frame.maps
-    if before is not None or frame.bends is not None:
-        return np.zeros(frame.num, np.bool_)
     left, top, right, bottom = frame.seen
     half_width, half_height = 0.5 * frame.out_widths, 0.5 * frame.out_heights
     hides: npt.NDArray[np.bool_] = ~np.any(frame.lens, axis=1)
+    if before is not None:
+        hides = hides & (before == np.eye(before.shape[1])).all(axis=(1, 2))
+    if frame.bends is not None:
+        hides = hides & (frame.bends["kind"] == 0)
     for axis, (low, high, first, side, kept) in enumerate(
         (
             (left, right, frame.crop_x, frame.crop_width, frame.kept_widths),

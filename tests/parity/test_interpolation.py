@@ -134,3 +134,14 @@ def test_what_is_resized_does_not_mix_with_a_constant_border(interpolation: Any,
     drawn = plan(cropped, [0], sizes=[(61, 90)])
     whole = Augment(cropped, dtype="uint8", layout="NHWC")(np.full((61, 90, 3), 200, np.uint8), plan=drawn)
     assert (whole == 200).all()
+
+
+@pytest.mark.parametrize(
+    "op", [ops.GridDistortion(p=0.2), ops.Perspective(p=0.2), ops.LensDistortion(p=0.2), ops.OpticalDistortion(p=0.2)]
+)
+def test_images_that_an_op_leaves_out_do_not_mix_either(op: ops.Op) -> None:
+    recipe = Recipe(ops=[ops.RandomResizedCrop(size=24), op], border="constant", fill=90)
+    drawn = plan(recipe, range(40), sizes=[(61, 90)] * 40)
+    images = Augment(recipe, dtype="uint8", layout="NHWC")([np.full((61, 90, 3), 200, np.uint8)] * 40, plan=drawn)
+    left_out = np.array([not any(key == op.op for key, _ in drawn.captions(nth)) for nth in range(40)])
+    assert 20 < left_out.sum() < 40 and (images[left_out] == 200).all()
