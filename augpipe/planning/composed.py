@@ -14,7 +14,7 @@ from augpipe.recipes.view import View
 Rows = npt.NDArray[np.void]
 
 SLACK_PX = 1e-6
-"""Of a source pixel: by so much corners may lie beyond an edge and be on it."""
+"""How far beyond an edge, in source pixels, a corner still counts as within it: rounding moves it by less."""
 
 
 def write_look_up(rows: Rows, frame: Frame, recipe: Recipe, view: View, *, stands_alone: bool = False) -> None:

@@ -23,7 +23,7 @@ ON_TENSORS = (
     "takes a tensor there; write its function for an (H, W, 3) uint8 array, and put ops.Custom(it) in its place"
 )
 OF_SCRIPT = " (of this script)"
-"""What stands behind the name of a class that a script has."""
+"""Follows the name of a class in a message, where the script itself defines the class."""
 NOT_RUN = "is not run; write it as a function of an (H, W, 3) uint8 array, and put ops.Custom(it) in its place"
 NOTE = "your function is called on the CPU; what it draws by global generators is not the sample's."
 """What differs of one that is called as in its library."""

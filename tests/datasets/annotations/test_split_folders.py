@@ -81,7 +81,8 @@ def test_splits_of_dota_agree_in_their_classes(tmp_path: Path, inner: bool) -> N
         found = everything(source).labels
         assert found is not None and found.tolist() == labels * len(SIZES)
     (tmp_path / ("train/labelTxt/b.txt" if inner else "labelTxt/train/b.txt")).write_bytes(b"\xff\n1 2\n")
-    assert open_source(tmp_path, split="val").object_classes == ("plane", "ship")  # type: ignore[attr-defined]
+    sound = open_source(tmp_path, split="val")
+    assert isinstance(sound, DotaSource) and sound.object_classes == ("plane", "ship")
     ships = open_source(tmp_path, split="val", classes=["ship"])
     assert isinstance(ships, DotaSource) and ships.object_classes == ("ship",)
 
