@@ -6,6 +6,7 @@ import io
 import pickle
 import sys
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -318,6 +319,19 @@ def test_the_result_does_not_share_memory_with_the_input_or_other_results() -> N
 
 
 # Ids, epochs and plans
+
+
+def test_the_memory_of_many_images_is_used_again_once_nobody_holds_it() -> None:
+    call, images = Augment(CENTRE), [RGB] * (host_images.LARGE_BYTES // (16 * 16 * 3 * 4) + 1)
+    first = call(images)
+    held, memory = first[0], weakref.ref(first.base)
+    kept = held.copy()
+    del first
+    assert call(images).base is not memory()
+    np.testing.assert_array_equal(held, kept)
+    del held
+    are_the_same = [call(images).base is memory() for _ in range(2)]
+    assert any(are_the_same)
 
 
 def test_ids_are_counted_on_from_call_to_call() -> None:
