@@ -363,9 +363,8 @@ class Augment:
             sample_id, recipe = self.next_id % 2**32, self.recipe
             self.next_id += len(sizes)
             self._refuse(names, sizes)
-            own_sizes = np.array(sizes, np.int64)
-            block, own = self._ahead.block(sample_id, own_sizes, recipe, plan_ahead, epoch, seed)
-        return PlanAhead(block, own, own_sizes, recipe, seed)
+            block, own = self._ahead.block(sample_id, sizes, recipe, plan_ahead, epoch, seed)
+        return PlanAhead(block, own, sizes, recipe, seed)
 
     @contextmanager
     def _counting(self) -> Iterator[int]:

@@ -13,6 +13,7 @@ from augpipe.errors import SampleError
 from augpipe.gpu_ops.compiled import background
 from augpipe.gpu_ops.image.aligned import RGB_BYTES
 from augpipe.gpu_ops.image.pixels import pack_regions
+from augpipe.native.buffers import BufferPool
 from augpipe.native.cpu_render import Scratch, find_in_place, render
 from augpipe.native.functions import Functions
 from augpipe.native.workers import run_each
@@ -27,12 +28,17 @@ AT_A_TIME_BYTES = 2**20
 MOST_AT_A_TIME = 8
 """Images that are rendered by one call; their levels are still in a cache when programs change them."""
 
+LARGE_BYTES = 2**22
+"""Bytes of a view's images from which on their memory is used again once nobody holds them: malloc gives back what is
+larger than some size, at most 32 MiB, and zeroing fresh pages takes a third as long as rendering."""
+
 
 class HostTransform:
     """Renders plans on the CPU; safe from several threads. Of files it decodes what a loader decodes of them."""
 
     def __init__(self) -> None:
         self._scratch = Scratch()
+        self._buffers = BufferPool(keep=2)
         self._has_met_files = False
 
     def render(
@@ -56,13 +62,16 @@ class HostTransform:
             background.start([decoder_overloads(None)])  # libjpeg-turbo decodes until it is compiled
         num_planned = len(stored) if ahead is None else ahead.num_regions
         may_crop = [image.may_crop or image.is_array_above(WORTH_A_REGION // num_planned) for image in stored]
-        may_scale = np.array([image.may_scale for image in stored], np.bool_)
+        may_scale = [image.may_scale for image in stored]
         if ahead is None:
             looks = looks_of(plan.views, may_scale, wants_regions=any(may_crop))
         else:
             looks = ahead.looks(may_scale, any(may_crop))
         functions = [Functions.of(plan, view, images.names.__getitem__) for view in range(len(plan.views))]
-        views = [_View(rows, view.out_size, form) for rows, view in zip(plan.views, plan.recipe.all_views, strict=True)]
+        views = [
+            _View(rows, view.out_size, form, self._buffers)
+            for rows, view in zip(plan.views, plan.recipe.all_views, strict=True)
+        ]
 
         arrays = _dense_arrays(stored) if stored and all(view.has_one_size for view in views) else None
         if arrays is not None:
@@ -151,17 +160,16 @@ def _decodable(image: StoredImage, looks: Looks, may_crop: bool) -> Decodable:
 class _View:
     """One view's images in memory, one behind the other."""
 
-    def __init__(self, rows: Rows, out_size: tuple[int, int] | None, form: OutputFormat) -> None:
-        self.sizes = [(int(row["out_height"]), int(row["out_width"])) for row in rows]
+    def __init__(self, rows: Rows, out_size: tuple[int, int] | None, form: OutputFormat, buffers: BufferPool) -> None:
+        self.sizes = list(zip(rows["out_height"].tolist(), rows["out_width"].tolist(), strict=True))
         """Height and width of each, in pixels."""
+        self.has_one_size = len(set(self.sizes)) <= 1
+        """Whether all have the same."""
         self._common = self.sizes[0] if self.sizes else out_size or (0, 0)
         self._ends = list(accumulate((height * width * 3 for height, width in self.sizes), initial=0))
-        self._memory: npt.NDArray[np.generic] = np.empty(self._ends[-1], form.held_as)
-
-    @property
-    def has_one_size(self) -> bool:
-        """Whether all have the same."""
-        return len(set(self.sizes)) <= 1
+        num = self._ends[-1]
+        is_large = num * np.dtype(form.held_as).itemsize > LARGE_BYTES
+        self._memory = buffers.take(num, form.held_as) if is_large else np.empty(num, form.held_as)
 
     def memory_of(self, first: int, end: int) -> npt.NDArray[np.generic]:
         """(numbers,) of the images `first`..`end` - 1."""

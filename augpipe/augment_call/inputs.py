@@ -24,6 +24,9 @@ DEVICE_TYPES: tuple[str, ...] = ("cuda",)
 
 _CHANNELS = (1, 3, 4)
 
+_PATHS = (str, os.PathLike)
+_FILES = (bytes, bytearray, memoryview, *_PATHS)
+
 # DLPack's kDLCPU, kDLCUDAHost and kDLCUDAManaged, which numpy reads, and kDLCUDA
 DLPACK_ON_HOST = (1, 3, 13)
 DLPACK_ON_CUDA = 2
@@ -149,11 +152,11 @@ def _with_channels_last(tensor: Any, position: int) -> Any:
 
 
 def _is_file(image: Any) -> bool:
-    return isinstance(image, bytes | bytearray | memoryview | str | os.PathLike)
+    return not isinstance(image, np.ndarray) and isinstance(image, _FILES)
 
 
 def _name(image: Any, position: int) -> str:
-    return str(image) if isinstance(image, str | os.PathLike) else f"image {position}"
+    return str(image) if _is_file(image) and isinstance(image, _PATHS) else f"image {position}"
 
 
 def _stored(image: Any, position: int, name: str, max_pixels: int) -> StoredImage | ImageInPieces:
@@ -165,7 +168,7 @@ def _stored(image: Any, position: int, name: str, max_pixels: int) -> StoredImag
         size = array.shape[0], array.shape[1]
         return StoredImage(sample_id=position, content=array, size=size, may_scale=False, header=None)
     try:
-        if isinstance(image, str | os.PathLike):
+        if isinstance(image, _PATHS):
             with open(image, "rb") as file:
                 content = file.read()
         else:

@@ -16,13 +16,15 @@ from augpipe.planning.regions import source_regions
 from augpipe.recipes.recipe import Recipe
 
 Rows = npt.NDArray[np.void]
-Sizes = npt.NDArray[np.int64]
+Sizes = list[tuple[int, int]]
+"""Height and width of images, in pixels."""
 Draw = Callable[..., list[PlannedView]]
 
 MOST_AHEAD = 256
 """Ids that are planned at once, at most."""
-FREQUENT = 16
-"""A size that one in so many images of a block has: the next block is fitted to it as a whole."""
+FREQUENT = 64
+"""A size that one in so many images of a block has: the next block is fitted to it as a whole, which takes less time
+than four images by themselves."""
 WORTH_A_REGION = 2**20
 """Pixels of a call's arrays from which on looking for what is seen of them takes less time than packing them whole."""
 
@@ -44,18 +46,18 @@ class Looks(NamedTuple):
 
 
 def looks_of(
-    views: tuple[Rows, ...], may_scale: npt.NDArray[np.bool_], *, wants_regions: bool, like: Looks | None = None
+    views: tuple[Rows, ...], may_scale: list[bool], *, wants_regions: bool, like: Looks | None = None
 ) -> Looks:
     """What a plan is for the kernel.
 
     Args:
         views: of the plan, of B samples.
-        may_scale: (B,) or (1,), whether an image may be decoded at a DCT scale.
+        may_scale: of each image, or of one for all, whether it may be decoded at a DCT scale.
         wants_regions: whether any image is of a kind of which a part can be taken.
         like: those of the same samples for images of other sizes, which differ only as `PlannedView.resized` says.
     """
     ones = np.ones(len(views[0]), np.int64)
-    factors = np.where(may_scale, dct_factors(views), ones) if may_scale.any() else ones
+    factors = np.where(may_scale, dct_factors(views), ones) if any(may_scale) else ones
     if like is None:
         tables = [kernel_rows(rows, factors) for rows in views]
     else:
@@ -73,7 +75,6 @@ class PlannedBlock:
         self.views = views
         self.first = first
         self.sizes = sizes
-        """(num, 2) height and width, in pixels."""
         self._looks: dict[tuple[bool, bool], Looks] = {}
 
     @property
@@ -89,7 +90,7 @@ class PlannedBlock:
     def resized(self, sizes: Sizes) -> "PlannedBlock":
         """What was planned, for images of other sizes, given `Recipe.sized_ops`."""
         everywhere = slice(0, self.num)
-        views = [replace(view, rows=view.resized(everywhere, sizes)) for view in self.views]
+        views = [replace(view, rows=view.resized(everywhere, np.array(sizes))) for view in self.views]
         return PlannedBlock(views, self.first, sizes)
 
     def looks(self, may_scale: bool, wants_regions: bool) -> Looks:
@@ -97,7 +98,7 @@ class PlannedBlock:
         kind = may_scale, wants_regions
         if kind not in self._looks:
             views = tuple(view.rows for view in self.views)
-            self._looks[kind] = looks_of(views, np.array([may_scale]), wants_regions=wants_regions)
+            self._looks[kind] = looks_of(views, [may_scale], wants_regions=wants_regions)
         return self._looks[kind]
 
 
@@ -107,8 +108,11 @@ class PlanAhead:
     def __init__(self, block: PlannedBlock, own: slice, sizes: Sizes, recipe: Recipe, seed: int) -> None:
         self._block = block
         self._own = own
-        self._has_its_sizes = bool((block.sizes[own] == sizes).all())
-        rows = [view.rows[own] if self._has_its_sizes else view.resized(own, sizes) for view in block.views]
+        self._has_its_sizes = block.sizes[own] == sizes
+        if self._has_its_sizes:
+            rows = [view.rows[own] for view in block.views]
+        else:
+            rows = [view.resized(own, np.array(sizes)) for view in block.views]
         self.plan = Plan(recipe=recipe, seed=seed, views=tuple(rows))
 
     @property
@@ -116,10 +120,10 @@ class PlanAhead:
         """With how many others it is found out which regions of images are seen."""
         return self._block.num if self._has_its_sizes else len(self.plan)
 
-    def looks(self, may_scale: npt.NDArray[np.bool_], wants_regions: bool) -> Looks:
+    def looks(self, may_scale: list[bool], wants_regions: bool) -> Looks:
         """What the plan is for the kernel; the arguments are those of `looks_of`."""
-        if self._has_its_sizes and may_scale.all() == may_scale.any():
-            return self._block.looks(bool(may_scale[0]), wants_regions).of(self._own)
+        if self._has_its_sizes and all(may_scale) == any(may_scale):
+            return self._block.looks(may_scale[0], wants_regions).of(self._own)
         like = self._block.looks(False, False).of(self._own)
         return looks_of(self.plan.views, may_scale, wants_regions=wants_regions, like=like)
 
@@ -144,7 +148,7 @@ class PlansAhead:
 
         Args:
             sample_id: the first.
-            sizes: (N, 2) height and width of the images, in pixels.
+            sizes: of the images.
             recipe: what is planned.
             draw: `planning.plan.plan_ahead`.
             epoch: that it draws by.
@@ -153,9 +157,10 @@ class PlansAhead:
 
         def drawn(first: int, sizes: Sizes) -> PlannedBlock:
             ids = np.arange(first, first + len(sizes)) % (MAX_WORD + 1)
-            return PlannedBlock(draw(recipe, ids, sizes=sizes, epoch=epoch, seed=seed), first, sizes)
+            return PlannedBlock(draw(recipe, ids, sizes=np.array(sizes), epoch=epoch, seed=seed), first, sizes)
 
-        num, is_even = len(sizes), len(sizes) == 1 or bool((sizes == sizes[0]).all())
+        num, size = len(sizes), sizes[0]
+        is_even = sizes.count(size) == num
         is_for_any = None not in recipe.sized_ops  # what is planned for images of one size can be had for others
         drawn_by = epoch, seed, id(recipe)  # which the block's views keep
         block = self._block if self._drawn_by == drawn_by else None
@@ -163,15 +168,14 @@ class PlansAhead:
         if block is None or own is None:
             ahead = self._num_next() if block is not None and (is_for_any or is_even) else 0
             ahead = min(ahead, MAX_WORD - sample_id + 1)
-            block, own = drawn(sample_id, sizes if ahead <= num else np.tile(sizes[:1], (ahead, 1))), slice(0, num)
+            block, own = drawn(sample_id, sizes if ahead <= num else [size] * ahead), slice(0, num)
             self._begin(block, drawn_by)
-        size = (int(sizes[0, 0]), int(sizes[0, 1]))
         if is_even:
             self._num_of[size] += num
-        if (block.sizes[own] != sizes).any():
+        if block.sizes[own] != sizes:
             if is_even and size in self._frequent:
                 if size not in self._fitted:
-                    tiled = np.tile(sizes[:1], (block.num, 1))
+                    tiled = [size] * block.num
                     self._fitted[size] = block.resized(tiled) if is_for_any else drawn(block.first, tiled)
                 block = self._fitted[size]
             elif not is_for_any:

@@ -219,12 +219,12 @@ def by_plan(recipe: Recipe, sizes: Any) -> Callable[[], int]:
 
 def by_blocks(recipe: Recipe, sizes: Any) -> Callable[[], int]:
     """As calls of `Augment` plan their ids, one after the other."""
-    ahead, calls = PlansAhead(), count()
+    ahead, calls, listed = PlansAhead(), count(), [(height, width) for height, width in sizes.tolist()]
 
     def work() -> int:
         for nth in islice(calls, 16):
-            block, own = ahead.block(nth * len(sizes), sizes, recipe, plan_ahead, 0, 0)
-            PlanAhead(block, own, sizes, recipe, 0)
+            block, own = ahead.block(nth * len(sizes), listed, recipe, plan_ahead, 0, 0)
+            PlanAhead(block, own, listed, recipe, 0)
         return 16 * len(sizes)
 
     return work
