@@ -11,8 +11,7 @@ from augpipe.augment_call.plans_ahead import WORTH_A_REGION, Looks, PlanAhead, l
 from augpipe.decoding.jpeg import decoder_overloads
 from augpipe.errors import SampleError
 from augpipe.gpu_ops.compiled import background
-from augpipe.gpu_ops.image.aligned import RGB_BYTES
-from augpipe.gpu_ops.image.pixels import pack_regions
+from augpipe.gpu_ops.image.pixels import RGB_BYTES, pack_regions
 from augpipe.native.buffers import BufferPool
 from augpipe.native.cpu_render import Scratch, find_in_place, render
 from augpipe.native.functions import Functions
@@ -73,7 +72,7 @@ class HostTransform:
             for rows, view in zip(plan.views, plan.recipe.all_views, strict=True)
         ]
 
-        arrays = _dense_arrays(stored) if stored and all(view.has_one_size for view in views) else None
+        arrays = _dense_arrays(stored) if stored else None
         if arrays is not None:
             regions = looks.regions
             if regions is None:
@@ -111,11 +110,12 @@ class HostTransform:
         """Pack and render several arrays at a time, by few calls of kernels: each call costs as much as a tenth of an
         image's work."""
         are_rgb = (arrays[:, 2] == RGB_BYTES) & (arrays[:, 1] != 0)
-        for rows, view in zip(tables, views, strict=True):
-            find_in_place(rows, view.sizes[0], are_rgb)
+        for rows in tables:
+            find_in_place(rows, are_rgb)
         num_bytes = 4 * (regions[:, 2:] - regions[:, :2]).prod(axis=1, dtype=np.int64) * ~are_rgb
         rgb_rows = arrays[:, 1] * are_rgb
-        groups = _groups(num_bytes.tolist(), min(-(-len(arrays) // num_threads), MOST_AT_A_TIME))
+        sizes = list(zip(*(view.sizes for view in views), strict=True))
+        groups = _groups(num_bytes.tolist(), sizes, min(-(-len(arrays) // num_threads), MOST_AT_A_TIME))
 
         def work(group: int) -> None:
             own = slice(*groups[group])
@@ -126,7 +126,7 @@ class HostTransform:
             for view, rows, called in zip(views, tables, functions, strict=True):
                 called = called and called.starting_at(own.start)
                 memory = view.memory_of(own.start, own.stop)
-                render(table, rows[own], memory, view.sizes[0], form, self._scratch, called, of_rgb)
+                render(table, rows[own], memory, view.sizes[own.start], form, self._scratch, called, of_rgb)
 
         run_each(work, len(groups), num_threads)
 
@@ -137,11 +137,12 @@ def _dense_arrays(stored: list[StoredImage]) -> npt.NDArray[np.int64] | None:
     return None if None in found else np.array(found, np.int64).reshape(-1, 3)
 
 
-def _groups(num_bytes: list[int], most: int) -> list[tuple[int, int]]:
-    """First and last image, excluded, of groups that are rendered by one call."""
+def _groups(num_bytes: list[int], sizes: list[tuple[tuple[int, int], ...]], most: int) -> list[tuple[int, int]]:
+    """First and last image, excluded, of groups that are rendered by one call: of each view's outputs of one size."""
     ends, first, held = [], 0, 0
-    for position, num in enumerate(num_bytes):
-        if position > first and (held + num > AT_A_TIME_BYTES or position - first == most):
+    for position, (num, size) in enumerate(zip(num_bytes, sizes, strict=True)):
+        is_full = held + num > AT_A_TIME_BYTES or position - first == most
+        if position > first and (is_full or size != sizes[first]):
             ends.append((first, position))
             first, held = position, 0
         held += num

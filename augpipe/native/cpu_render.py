@@ -97,13 +97,13 @@ def check_image(image: npt.NDArray[Any]) -> None:
         raise ValueError(f"the array has shape {image.shape}, which holds no pixels")
 
 
-def find_in_place(rows: Rows, size: tuple[int, int], found: npt.NDArray[np.bool_]) -> None:
+def find_in_place(rows: Rows, found: npt.NDArray[np.bool_]) -> None:
     """Clear (B,) `found` where images of three bytes a pixel have to be packed for `render`."""
     first = first_parts(rows)
     if (first is not rows and is_joined(rows)) or bends(first):
         found[:] = False
     else:
-        find_rgb(first, *size, found)
+        find_rgb(first, found)
 
 
 def render(
@@ -172,7 +172,8 @@ def _look_up_levels(
     kinds, num = found[chosen], size[0] * size[1] * 3
     of_pixels, of_levels = kinds == OF_PIXELS, kinds == OF_LEVELS
     if of_pixels.any():
-        copy_levels(images, first, chosen[of_pixels], tables[of_pixels], out, *size, planar)
+        apart = np.zeros(len(rows), np.int64) if rgb_rows is None else rgb_rows
+        copy_levels(images, first, chosen[of_pixels], tables[of_pixels], out, *size, planar, apart)
     if of_levels.any():
         for start, end in _runs(found == OF_LEVELS):
             own, num_jobs = slice(start, end), (end - start) * jobs_per_image(size[0])
@@ -184,7 +185,9 @@ def _look_up_levels(
 
 def _runs(chosen: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
     """Where those that are chosen begin and end, excluded, one behind the other."""
-    edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False)).tolist()
+    around = np.zeros(len(chosen) + 2, np.bool_)
+    around[1:-1] = chosen
+    edges = np.flatnonzero(around[1:] != around[:-1]).tolist()
     return list(zip(edges[::2], edges[1::2], strict=True))
 
 

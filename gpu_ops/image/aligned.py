@@ -7,8 +7,7 @@ smaller, columns are summed along y first: they lie side by side, and taps along
 import numpy as np
 from numba import types
 
-from augpipe.gpu_ops.image.copied import is_copied
-from augpipe.gpu_ops.image.pixels import pack_row
+from augpipe.gpu_ops.image.pixels import RGB_BYTES, pack_row
 from augpipe.gpu_ops.image.rows import GRID, SNAP, SPLINE, TRIANGLE
 from augpipe.gpu_ops.image.sampling import (
     border_period,
@@ -70,9 +69,6 @@ load_byte = load("pixels", types.uint8)
 load_column, store_column = load("values", types.float32), store("values")
 
 
-RGB_BYTES = 3
-
-
 @subroutine
 def is_aligned(row):
     """Whether a pixel's x comes of its column alone, and its y of its row."""
@@ -81,12 +77,6 @@ def is_aligned(row):
     else:
         keeps_axes = row.has_lens == 0 and row.field != SPLINE
     return keeps_axes and row.after_xy == ZERO and row.after_yx == ZERO
-
-
-@subroutine
-def takes_rgb(row, height, width):
-    """Whether an image is read row by row, so that its pixels may have three bytes."""
-    return is_aligned(row) and not is_copied(row, height, width)
 
 
 @subroutine

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from augpipe.gpu_ops.image.pixels import RGB_BYTES, pack_row, prefetch_row
 from augpipe.gpu_ops.image.rows import BOX, MEETING, TRIANGLE
 from augpipe.gpu_ops.image.sampling import border_period, border_turn, clamp, continued, floor, is_inside, linear
 from augpipe.gpu_ops.image.scratch_rows import (
@@ -23,6 +24,7 @@ from augpipe.gpu_ops.image.scratch_rows import (
     store_weight_y,
 )
 from augpipe.gpu_ops.image.tone import channel
+from augpipe.gpu_ops.image.windows import span
 from augpipe.gpu_ops.jit import leaf, subroutine
 from augpipe.gpu_ops.memory import prefer_wide_vectors
 
@@ -69,26 +71,41 @@ def levels_of(pixel, kept, fill_r, fill_g, fill_b):
 
 
 @subroutine
-def copy_rows(pixels, row, batch, image, height, width, planar, first, last, s):
-    """Write rows `first`..`last` - 1 of an output that `is_copied`; `s` is scratch.
+def copy_rows(pixels, row, batch, image, height, width, planar, first, last, s, at_packed, rgb_rows):
+    """Write rows `first`..`last` - 1 of an output that `is_copied`.
 
     Columns of the output run along one axis of the image, and rows along the other.
+
+    Args:
+        pixels, row, batch, height, width, planar, rgb_rows: of this image, as in `fused.run_jobs`.
+        image: its number.
+        first, last: rows.
+        s: address of scratch.
+        at_packed: address of scratch for the columns of the image that are seen.
     """
     prefer_wide_vectors()
+    rgb_bytes = np.int64(0)
+    if rgb_rows is not None:
+        rgb_bytes = rgb_rows[image]
     address, plane = np.uintp(pixels[0]), np.int64(height) * width
-    shift = np.int32((row.origin_y - pixels[3]) * pixels[1] + (row.origin_x - pixels[2]))
+    stride, shift = strides(pixels, row, rgb_bytes)
     at_index, at_kept = s + INDEX_Y * width * 4, s + WEIGHT_Y * width * 4
     at_row, at_row_kept = s + SUM_X * width * 4, s + SUM_Y * width * 4
     is_turned = row.after_xx == ZERO
     step, row_step = (row.after_yx, row.after_xy) if is_turned else (row.after_xx, row.after_yy)
-    place(pixels, row, is_turned, step, np.int64(0), width, width, at_index, at_kept)
+    place(stride, row, is_turned, step, np.int64(0), width, width, at_index, at_kept)
+    first_x, num = span(at_index, width)
     out = batch.ctypes.data
     fill_r, fill_g, fill_b = row.fill[0], row.fill[1], row.fill[2]
     scale_r, scale_g, scale_b = row.scale[0], row.scale[1], row.scale[2]
     bias_r, bias_g, bias_b = row.bias[0], row.bias[1], row.bias[2]
     for row_y in range(first, last):
-        place(pixels, row, not is_turned, row_step, row_y, row_y + 1, height, at_row, at_row_kept)
+        place(stride, row, not is_turned, row_step, row_y, row_y + 1, height, at_row, at_row_kept)
         of_row, kept_row = np.int32(load_index_y(at_row, 0) + shift), load_weight_y(at_row_kept, 0)
+        if rgb_rows is not None:
+            if rgb_bytes:
+                pack_line(pixels, row, rgb_bytes, load_index_y(at_row, 0), row_step, first_x, num, at_packed)
+                address, of_row = np.uintp(at_packed), np.int32(-first_x)
         start = image * plane * 3 + row_y * width * (1 if planar else 3)
         if planar:
             for i in range(width):
@@ -107,11 +124,34 @@ def copy_rows(pixels, row, batch, image, height, width, planar, first, last, s):
 
 
 @subroutine
-def place(pixels, row, is_down, step, first, last, length, at_index, at_kept):
+def strides(pixels, row, rgb_bytes):
+    """What a row of the image adds to a pixel's index, and what is added to all of them.
+
+    Images of three bytes, whose rows are `rgb_bytes` apart, have indices of columns and of rows, both from the part's
+    origin on; `pack_line` needs them.
+    """
+    if rgb_bytes:
+        return np.int32(1), np.int32(0)
+    shift = (row.origin_y - pixels[3]) * pixels[1] + (row.origin_x - pixels[2])
+    return np.int32(pixels[1]), np.int32(shift)
+
+
+@subroutine
+def pack_line(pixels, row, rgb_bytes, line, row_step, first_x, num, at_packed):
+    """Pack `num` columns of a line of an image of three bytes a pixel, both counted from the part's origin, and ask for
+    lines ahead, of which each follows the one before it by `row_step`."""
+    at_line = pixels[0] + rgb_bytes * (line + row.origin_y - pixels[3])
+    at_first = np.uintp(at_line + RGB_BYTES * (first_x + row.origin_x - pixels[2]))
+    prefetch_row(at_first, np.int64(row_step) * rgb_bytes, RGB_BYTES * num)
+    pack_row(at_first, RGB_BYTES, num, np.uintp(at_packed))
+
+
+@subroutine
+def place(stride, row, is_down, step, first, last, length, at_index, at_kept):
     """For columns or rows of an output `first`..`last` - 1, of `length`: where along y or x their pixels lie in memory,
-    and 0 where that is outside and the fill is seen, else 1."""
+    and 0 where that is outside and the fill is seen, else 1. A row of the image adds `stride`."""
     prefer_wide_vectors()
-    stride, offset = (np.int32(pixels[1]), row.offset_y - HALF) if is_down else (np.int32(1), row.offset_x - HALF)
+    stride, offset = (stride, row.offset_y - HALF) if is_down else (np.int32(1), row.offset_x - HALF)
     low, high = np.float32(row.low_y if is_down else row.low_x), np.float32(row.high_y if is_down else row.high_x)
     period, turn = border_period(row.reflects, high - low + ONE), border_turn(row.reflects, high - low + ONE)
     goes_on, is_constant, inverse_period = row.reflects != 0, row.is_constant != 0, ONE / period

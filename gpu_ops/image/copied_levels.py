@@ -8,7 +8,7 @@ import numpy.typing as npt
 from numba import types
 
 from augpipe.gpu_ops.compiled.declared import declare
-from augpipe.gpu_ops.image.copied import is_copied, keeps_colours, place
+from augpipe.gpu_ops.image.copied import is_copied, keeps_colours, pack_line, place, strides
 from augpipe.gpu_ops.image.level_tables import NUM_LEVELS, look_up_row
 from augpipe.gpu_ops.image.program_rows import (
     AT_STEPS,
@@ -22,6 +22,7 @@ from augpipe.gpu_ops.image.program_rows import (
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.gpu_ops.image.scratch_rows import ONE, ZERO, load_index_y, load_pixel, load_weight_y
 from augpipe.gpu_ops.image.tone import to_uint8
+from augpipe.gpu_ops.image.windows import span
 from augpipe.gpu_ops.jit import kernel, subroutine
 from augpipe.gpu_ops.memory import has_avx512, load, load_bytes, prefer_wide_vectors, store
 
@@ -92,7 +93,7 @@ def _keeps_channels(at, num_steps):
 
 
 @kernel()
-def copy_levels(pixel_table, rows, images, tables, batch, height, width, planar):
+def copy_levels(pixel_table, rows, images, tables, batch, height, width, planar, rgb_rows):
     """Write images of which each level of each channel is looked up.
 
     Args:
@@ -100,29 +101,31 @@ def copy_levels(pixel_table, rows, images, tables, batch, height, width, planar)
         images: (n,) int64 numbers of the images, as `find_level_maps` has found them.
         tables: (n, 3, 256) uint8: what becomes of each level.
         batch: (B * height * width * 3,) uint8, written where these images lie.
+        rgb_rows: (B,) int64, as there, 0 for each where images are RGBX.
     """
-    scratch = np.empty(3 * width + 2 * height, np.float32)
+    scratch = np.empty(4 * width + 2 * height, np.float32)
     for nth in range(len(images)):
         image = images[nth]
         at_table = np.uintp(tables.ctypes.data + nth * 3 * NUM_LEVELS)
         out = np.uintp(batch.ctypes.data + image * height * width * 3)
         s = np.uintp(scratch.ctypes.data)  # in the loop, as numba frees an array after its last use
-        _copy_image(pixel_table[image], rows[image], at_table, out, height, width, planar, s)
+        _copy_image(pixel_table[image], rows[image], at_table, out, height, width, planar, s, rgb_rows[image])
 
 
 @subroutine
-def _copy_image(pixels, row, at_table, out, height, width, planar, s):
+def _copy_image(pixels, row, at_table, out, height, width, planar, s, rgb_bytes):
     """Write one image at the address `out`; `s` is scratch. See `copied.copy_rows`."""
     prefer_wide_vectors()
     address, plane = np.uintp(pixels[0]), np.int64(height) * width
-    shift = np.int32((row.origin_y - pixels[3]) * pixels[1] + (row.origin_x - pixels[2]))
+    stride, shift = strides(pixels, row, rgb_bytes)
     at_index, at_kept, at_words, at_rows = s, s + 4 * width, s + 8 * width, s + 12 * width
-    at_rows_kept, is_turned = at_rows + 4 * height, row.after_xx == ZERO
+    at_rows_kept, at_packed, is_turned = at_rows + 4 * height, at_rows + 8 * height, row.after_xx == ZERO
     step, row_step = (row.after_yx, row.after_xy) if is_turned else (row.after_xx, row.after_yy)
     for is_row in range(2):  # one call, which is compiled once
         is_down, apart, num = is_turned != (is_row == 1), row_step if is_row else step, height if is_row else width
         at_places, at_these_kept = (at_rows, at_rows_kept) if is_row else (at_index, at_kept)
-        place(pixels, row, is_down, apart, np.int64(0), num, num, at_places, at_these_kept)
+        place(stride, row, is_down, apart, np.int64(0), num, num, at_places, at_these_kept)
+    first_x, num = span(at_index, width)
     is_run, direction = not is_turned, np.int32(step)
     for i in range(width):
         follows = load_index_y(at_index, i) == np.int32(load_index_y(at_index, 0) + direction * np.int32(i))
@@ -131,6 +134,9 @@ def _copy_image(pixels, row, at_table, out, height, width, planar, s):
     fill = np.uint32(fill | np.uint32(to_uint8(row.fill[2])) << np.uint32(16))
     for y in range(height):
         of_row, kept_row = np.int32(load_index_y(at_rows, y) + shift), load_weight_y(at_rows_kept, y)
+        if rgb_bytes:
+            pack_line(pixels, row, rgb_bytes, load_index_y(at_rows, y), row_step, first_x, num, at_packed)
+            address, of_row = np.uintp(at_packed), np.int32(-first_x)
         at_first = np.uintp(address + 4 * (np.int64(of_row) + load_index_y(at_index, 0)))
         at_pixels = at_words
         if is_run and kept_row == ONE and direction > 0:
@@ -153,7 +159,7 @@ def _finding() -> tuple[Any, ...]:
 def _copying() -> tuple[Any, ...]:
     tables: npt.NDArray[np.uint8] = np.zeros((1, 3, NUM_LEVELS), np.uint8)
     return (np.zeros((1, 4), np.int64), np.zeros(1, KERNEL_ROW), np.zeros(1, np.int64), tables) + (
-        *(np.zeros(1, np.uint8), 1, 1, True),
+        *(np.zeros(1, np.uint8), 1, 1, True, np.zeros(1, np.int64)),
     )
 
 

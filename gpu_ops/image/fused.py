@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.compiled.declared import declare
-from augpipe.gpu_ops.image.aligned import is_aligned, sample_aligned, sample_shrunk, takes_rgb
+from augpipe.gpu_ops.image.aligned import is_aligned, sample_aligned, sample_shrunk
 from augpipe.gpu_ops.image.copied import copy_rows, is_copied
 from augpipe.gpu_ops.image.field import BEYOND, NODE_ROWS, TAPS, bend_row
 from augpipe.gpu_ops.image.finished_rows import finish_row
@@ -144,7 +144,7 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
         pixels, row = pixel_table[image], rows[image]
         first, last = block * ROWS_PER_JOB, min((block + 1) * ROWS_PER_JOB, height)
         if bends is None and is_copied(row, height, width):
-            copy_rows(pixels, row, batch, image, height, width, planar, first, last, s)
+            copy_rows(pixels, row, batch, image, height, width, planar, first, last, s, at_packed, rgb_rows)
             continue
         # rows of an axis-aligned output share what belongs to x, and all pixels of one of them what belongs to y
         is_axis_aligned = is_aligned(row)
@@ -188,13 +188,13 @@ def _rendering(dtype: Any, bends: bool | None, rgb_rows: npt.NDArray[np.int64] |
 
 
 @kernel()
-def find_rgb(rows, height, width, found):
-    """Clear (B,) bool `found` where `run_jobs` does not take pixels of three bytes; its arguments are as there."""
+def find_rgb(rows, found):
+    """Clear (B,) bool `found` where `run_jobs` does not take pixels of three bytes: only images read row by row."""
     for image in range(len(rows)):
-        found[image] &= takes_rgb(rows[image], height, width)
+        found[image] &= is_aligned(rows[image])
 
 
-declare(__name__, find_rgb, any=lambda: (np.zeros(1, KERNEL_ROW), 1, 1, np.zeros(1, np.bool_)))
+declare(__name__, find_rgb, any=lambda: (np.zeros(1, KERNEL_ROW), np.zeros(1, np.bool_)))
 declare(
     __name__,
     run_jobs,

@@ -18,6 +18,8 @@ OPAQUE = np.uint32(0xFF000000)
 BYTE = np.uint32(8)
 GRAY = np.uint32(0x010101)
 
+RGB_BYTES = np.int64(3)
+
 CACHE_LINE = 64
 """Bytes."""
 PREFETCH_ROWS = 4
@@ -59,6 +61,14 @@ def pack_row(source, pixel_bytes, width, target):
             red, green = np.uint32(load_byte(source, 3 * x)), np.uint32(load_byte(source, 3 * x + 1))
             blue = np.uint32(load_byte(source, 3 * x + 2))
             store_pixel(target, x, np.uint32(red | green << BYTE | blue << BYTE * 2 | OPAQUE))
+
+
+@subroutine
+def prefetch_row(at, row_bytes, num_bytes):
+    """Ask for memory some rows ahead of a row's `num_bytes`, unless most bytes are read: the CPU foresees these."""
+    if 4 * num_bytes < 3 * abs(row_bytes):
+        for ahead in range(0, num_bytes, CACHE_LINE):
+            prefetch(np.uintp(at + PREFETCH_ROWS * row_bytes + ahead))
 
 
 @kernel()
@@ -114,9 +124,7 @@ def pack_regions(images, regions, rgb_rows, packed, table):
         table[i, 0], table[i, 1], table[i, 2], table[i, 3] = target, width, left, top
         for y in range(top, bottom):
             source = np.uintp(address + y * row_bytes + left * pixel_bytes)
-            # the CPU does not foresee where the next row begins
-            for ahead in range(0, width * pixel_bytes, CACHE_LINE):
-                prefetch(np.uintp(source + PREFETCH_ROWS * row_bytes + ahead))
+            prefetch_row(source, row_bytes, width * pixel_bytes)
             pack_row(source, pixel_bytes, width, target)
             target = np.uintp(target + 4 * width)
 

@@ -3,6 +3,7 @@
 import copy
 import gc
 import io
+import itertools
 import pickle
 import sys
 import threading
@@ -213,8 +214,13 @@ def test_arrays_that_are_packed_together_give_the_pixels_of_each(
     monkeypatch.setattr(host_images, "AT_A_TIME_BYTES", at_a_time)
     monkeypatch.setattr(host_images, "WORTH_A_REGION", 40 * 52 * 7 - 1)  # of these seven, parts are packed
     images = [RGB, RGB[::-1], RGB[3:30, 7:44], GRAY, GRAY[:, 3:, None], np.tile(RGB, (2, 3, 1)), RGB[:, :51]]
-    for recipe in (Recipe(ops=[RandomResizedCrop(size=(11, 13))]), SEVERAL_VIEWS):
-        augment = Augment(recipe, framework="numpy", num_threads=2)
+    of_sizes = Recipe(ops=[ops.QuarterTurn(), ops.Flip(), ops.Invert(p=0.5)])
+    padded = Recipe(ops=[ops.RandomCrop(size=(27, 70), padding=33, border="reflect"), ops.Flip(p=0.5)])
+    cropped = Recipe(ops=[RandomResizedCrop(size=(11, 13))])
+    for recipe, dtype in itertools.product((cropped, SEVERAL_VIEWS, of_sizes, padded), ("float32", "uint8")):
+        if dtype == "uint8" and recipe.normalises:
+            continue
+        augment = Augment(recipe, framework="numpy", num_threads=2, dtype=dtype)
         made = augment(images, sample_ids=range(7))
         for position, image in enumerate(images):
             alone = augment(np.dstack([as_rgb(image), as_rgb(image)[..., 0]]), sample_ids=[position])
@@ -228,9 +234,10 @@ def test_arrays_that_are_packed_together_give_the_pixels_of_each(
         ((RandomResizedCrop(size=(11, 13)),), [True, False, True, False]),
         ((RandomResizedCrop(size=(11, 13)), ops.Rotate(p=1.0)), [False] * 4),
         ((RandomResizedCrop(size=(11, 13)), ops.Noise(p=1.0), ops.Rotate(p=1.0)), [False] * 4),
-        ((ops.CenterCrop(size=9),), [False] * 4),
+        ((ops.CenterCrop(size=9), ops.Flip()), [True, False, True, False]),
+        ((ops.CenterCrop(size=9), ops.Transpose(p=1.0)), [False] * 4),
     ],
-    ids=["row by row", "slanted", "two passes", "whole pixels"],
+    ids=["row by row", "slanted", "two passes", "whole pixels", "turned pixels"],
 )
 def test_rgb_arrays_are_read_in_place_where_they_are_read_row_by_row(
     ops_listed: tuple[ops.Op, ...], expected: list[bool], monkeypatch: pytest.MonkeyPatch

@@ -9,7 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from augpipe import Recipe, View, ops, plan, recipes
-from augpipe.gpu_ops.image.aligned import takes_rgb
+from augpipe.gpu_ops.image.aligned import is_aligned
+from augpipe.gpu_ops.image.copied_levels import copy_levels
 from augpipe.gpu_ops.image.fused import bends, jobs_per_image, run_jobs
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.plan import refusals
@@ -40,6 +41,14 @@ def render(image: Pixels, first_x: int, first_y: int, row: npt.NDArray[np.void],
     return out
 
 
+def copied(image: Pixels, first_x: int, first_y: int, row: npt.NDArray[np.void], size: tuple[int, int]) -> Any:
+    """The same where all pixels are whole, by tables that leave levels as they are."""
+    out, tables = np.empty(size[0] * size[1] * 3, np.uint8), np.tile(np.arange(256, dtype=np.uint8), (1, 3, 1))
+    table = np.array([[image.ctypes.data, 0, first_x, first_y]], np.int64)
+    copy_levels(table, row, np.zeros(1, np.int64), tables, out, *size, True, np.array(image.strides[:1]))
+    return out
+
+
 def assert_rectangles_hold_all_that_is_read(
     recipe: Recipe, size: tuple[int, int], factor: int, seed: int
 ) -> npt.NDArray[np.int32]:
@@ -61,7 +70,7 @@ def assert_rectangles_hold_all_that_is_read(
             expected = render(image, 0, 0, row, output)
             np.testing.assert_array_equal(render(other, 0, 0, row, output), expected)
             np.testing.assert_array_equal(render(alone, left, top, row, output), expected)
-            if takes_rgb(row[0], *output) and not bends(row):
+            if is_aligned(row[0]) and not bends(row):
                 np.testing.assert_array_equal(render(image[:, :, :3].copy(), 0, 0, row, output), expected)
                 np.testing.assert_array_equal(render(alone[:, :, :3].copy(), left, top, row, output), expected)
     return regions
@@ -252,10 +261,10 @@ GUARDED = """
 import numpy as np
 from augpipe import Recipe, ops, plan, recipes
 from augpipe.planning.kernel_rows import kernel_rows
-from augpipe.gpu_ops.image.aligned import takes_rgb
+from augpipe.gpu_ops.image.aligned import is_aligned
 from augpipe.planning.regions import source_regions
 from tests.guard_pages import guarded
-from tests.property.test_regions import render
+from tests.property.test_regions import copied, render
 
 rows_missing = num_of_rgb = 0
 turned = Recipe(border="reflect", ops=(ops.Rotate(max_deg=180, step=None), ops.BrownConrady(), ops.CenterCrop(size=37)))
@@ -264,6 +273,7 @@ def upright(size, border="context"):
 
 deep_image = recipes.deep_image(64, (96, 200))
 crops = [(upright(size, border), size) for size in (9, 37, 96) for border in ("context", "reflect")]
+crops += [(Recipe(ops=(ops.RandomCrop(size=size, padding=20), ops.Flip())), size) for size in (1, 37, 140)]
 for recipe, output in ((deep_image, 64), (turned, 37), *crops):
     drawn = plan(recipe, range(12), sizes=[(150, 201)] * 12)
     table = kernel_rows(drawn.rows)
@@ -276,11 +286,13 @@ for recipe, output in ((deep_image, 64), (turned, 37), *crops):
             region = guarded(part.size, np.uint8, at_end).reshape(part.shape)
             region[:] = part
             assert np.array_equal(render(region, left, top, row, (output, output)), expected)
-            if not takes_rgb(row[0], output, output):
+            if not is_aligned(row[0]):
                 continue
             region = guarded(part.size // 4 * 3, np.uint8, at_end).reshape(*part.shape[:2], 3)
             region[:] = part[:, :, :3]
             assert np.array_equal(render(region, left, top, row, (output, output)), expected)
+            if recipe.ops[0].op == "random_crop":
+                assert np.array_equal(copied(region, left, top, row, (output, output)), expected)
             num_of_rgb += 1
 assert num_of_rgb > 100
 print("nothing outside was loaded")
