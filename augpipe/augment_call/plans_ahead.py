@@ -172,6 +172,7 @@ class PlansAhead:
             self._begin(block, drawn_by)
         if is_even:
             self._num_of[size] += num
+        self._num_used += num
         if block.sizes[own] != sizes:
             if is_even and size in self._frequent:
                 if size not in self._fitted:
@@ -180,7 +181,6 @@ class PlansAhead:
                 block = self._fitted[size]
             elif not is_for_any:
                 return drawn(sample_id, sizes), slice(0, num)
-        self._num_used += num
         return block, own
 
     def _num_next(self) -> int:
