@@ -1,10 +1,21 @@
-"""Outputs that show whole pixels of the image: moved, flipped or turned, without a new scale. They need no filter."""
+"""Outputs that show whole pixels of the image: moved, flipped or turned without a new scale, or the nearest ones. They
+need no filter."""
 
 import numpy as np
 
+from augpipe.gpu_ops.image.aligned import is_aligned
 from augpipe.gpu_ops.image.pixels import RGB_BYTES, pack_row, prefetch_row
 from augpipe.gpu_ops.image.rows import BOX, MEETING, TRIANGLE
-from augpipe.gpu_ops.image.sampling import border_period, border_turn, clamp, continued, floor, is_inside, linear
+from augpipe.gpu_ops.image.sampling import (
+    border_period,
+    border_turn,
+    clamp,
+    continued,
+    first_tap,
+    floor,
+    is_inside,
+    linear,
+)
 from augpipe.gpu_ops.image.scratch_rows import (
     HALF,
     INDEX_Y,
@@ -48,6 +59,12 @@ def is_copied(row, height, width):
         return False
     if row.has_lens or row.has_projection or row.field or not keeps_colours(row):
         return False
+    return are_places_whole(row, height, width) or (row.filter == BOX and not is_aligned(row))
+
+
+@subroutine
+def are_places_whole(row, height, width):
+    """Whether pixels of an affine output show whole ones of the image, next to each other."""
     along, across = abs(row.after_xx), abs(row.after_xy)
     if not (along + across == ONE and along * across == ZERO):
         return False
@@ -74,7 +91,7 @@ def levels_of(pixel, kept, fill_r, fill_g, fill_b):
 def copy_rows(pixels, row, batch, image, height, width, planar, first, last, s, at_packed, rgb_rows):
     """Write rows `first`..`last` - 1 of an output that `is_copied`.
 
-    Columns of the output run along one axis of the image, and rows along the other.
+    Where places are whole, columns of the output run along one axis of the image, and rows along the other.
 
     Args:
         pixels, row, batch, height, width, planar, rgb_rows: of this image, as in `fused.run_jobs`.
@@ -91,17 +108,23 @@ def copy_rows(pixels, row, batch, image, height, width, planar, first, last, s, 
     stride, shift = strides(pixels, row, rgb_bytes)
     at_index, at_kept = s + INDEX_Y * width * 4, s + WEIGHT_Y * width * 4
     at_row, at_row_kept = s + SUM_X * width * 4, s + SUM_Y * width * 4
-    is_turned = row.after_xx == ZERO
+    is_slanted, is_turned = not are_places_whole(row, height, width), row.after_xx == ZERO
     step, row_step = (row.after_yx, row.after_xy) if is_turned else (row.after_xx, row.after_yy)
-    place(stride, row, is_turned, step, np.int64(0), width, width, at_index, at_kept)
-    first_x, num = span(at_index, width)
+    first_x, num = np.int64(0), np.int64(0)
+    if not is_slanted:
+        place(stride, row, is_turned, step, np.int64(0), width, width, at_index, at_kept)
+        first_x, num = span(at_index, width)
     out = batch.ctypes.data
     fill_r, fill_g, fill_b = row.fill[0], row.fill[1], row.fill[2]
     scale_r, scale_g, scale_b = row.scale[0], row.scale[1], row.scale[2]
     bias_r, bias_g, bias_b = row.bias[0], row.bias[1], row.bias[2]
     for row_y in range(first, last):
-        place(stride, row, not is_turned, row_step, row_y, row_y + 1, height, at_row, at_row_kept)
-        of_row, kept_row = np.int32(load_index_y(at_row, 0) + shift), load_weight_y(at_row_kept, 0)
+        of_row, kept_row = shift, ONE
+        if is_slanted:
+            find_nearest(stride, row, centred(row_y, height), width, at_index, at_kept)
+        else:
+            place(stride, row, not is_turned, row_step, row_y, row_y + 1, height, at_row, at_row_kept)
+            of_row, kept_row = np.int32(load_index_y(at_row, 0) + shift), load_weight_y(at_row_kept, 0)
         if rgb_rows is not None:
             if rgb_bytes:
                 pack_line(pixels, row, rgb_bytes, load_index_y(at_row, 0), row_step, first_x, num, at_packed)
@@ -160,3 +183,30 @@ def place(stride, row, is_down, step, first, last, length, at_index, at_kept):
         inside = continued(at, low, period, inverse_period, turn) if goes_on else at
         store_index_y(at_index, i, np.int32(np.int32(clamp(inside, low, high)) * stride))
         store_weight_y(at_kept, i, is_inside(at, low, high) if is_constant else ONE)
+
+
+@subroutine
+def find_nearest(stride, row, y, width, at_index, at_kept):
+    """For a row of an affine output: where the pixels nearest to each of its own lie in memory, and 0 where that is
+    outside and the fill is seen, else 1."""
+    prefer_wide_vectors()
+    after_xx, after_xy, offset_x = row.after_xx, row.after_xy, row.offset_x - HALF
+    after_yx, after_yy, offset_y = row.after_yx, row.after_yy, row.offset_y - HALF
+    low_x, high_x = np.float32(row.low_x), np.float32(row.high_x)
+    low_y, high_y = np.float32(row.low_y), np.float32(row.high_y)
+    num_x, num_y = high_x - low_x + ONE, high_y - low_y + ONE
+    period_x, turn_x = border_period(row.reflects, num_x), border_turn(row.reflects, num_x)
+    period_y, turn_y = border_period(row.reflects, num_y), border_turn(row.reflects, num_y)
+    inverse_period_x, inverse_period_y = ONE / period_x, ONE / period_y
+    goes_on, is_constant = row.reflects != 0, row.is_constant != 0
+    for i in range(width):
+        x = centred(np.int32(i), width)
+        near_x = first_tap(linear(x, y, after_xx, after_xy, offset_x), HALF)
+        near_y = first_tap(linear(x, y, after_yx, after_yy, offset_y), HALF)
+        kept = is_inside(near_x, low_x, high_x) * is_inside(near_y, low_y, high_y) if is_constant else ONE
+        if goes_on:
+            near_x = continued(near_x, low_x, period_x, inverse_period_x, turn_x)
+            near_y = continued(near_y, low_y, period_y, inverse_period_y, turn_y)
+        column, line = np.int32(clamp(near_x, low_x, high_x)), np.int32(clamp(near_y, low_y, high_y))
+        store_index_y(at_index, i, np.int32(np.int32(line * stride) + column))
+        store_weight_y(at_kept, i, kept)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from numba import types
 
 from augpipe.gpu_ops.compiled.declared import declare
-from augpipe.gpu_ops.image.copied import is_copied, keeps_colours, pack_line, place, strides
+from augpipe.gpu_ops.image.copied import are_places_whole, is_copied, keeps_colours, pack_line, place, strides
 from augpipe.gpu_ops.image.level_tables import NUM_LEVELS, look_up_row
 from augpipe.gpu_ops.image.program_rows import (
     AT_STEPS,
@@ -60,7 +60,7 @@ def find_level_maps(rows, programs, first_byte, height, width, found):
         if num_steps == 0 and not has_avx512():
             is_whole = False
         found[image] = 0
-        if keeps_levels and is_whole and is_copied(row, height, width):
+        if keeps_levels and is_whole and are_places_whole(row, height, width) and is_copied(row, height, width):
             found[image] = OF_PIXELS
         elif keeps_levels and has_programs and keeps_colours(row) and _begins_with_table(at, num_steps):
             found[image] = OF_LEVELS

@@ -80,9 +80,28 @@ WHOLE_MOVES: dict[str, tuple[ops.Op, ...]] = {
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic", "nearest"])
 def test_copied_pixels_are_those_of_the_filter(moves: str, border: Border, interpolation: Interpolation) -> None:
     """Rows that may bend go the long way, and none of these does."""
-    photographs = [noise(44, 60, seed=seed) for seed in range(4)]
     moved = (*WHOLE_MOVES[moves], ops.Normalize())
     recipe = Recipe(border=border, fill=FILL, interpolation=interpolation, ops=moved)
+    assert_copied_as_filtered(recipe)
+
+
+SLANTED: dict[str, tuple[ops.Op, ...]] = {
+    "rotated": (ops.Rotate(max_deg=180),),
+    "turned and larger": (ops.Zoom(factor=(4.0, 4.0)), ops.Transpose(p=1.0)),
+    "sheared": (ops.Shear(horizontal_deg=(20.0, 40.0)), ops.Translate(horizontal=(-0.3, 0.3))),
+    "far smaller": (ops.Rotate(max_deg=180), ops.Zoom(factor=(0.1, 0.2))),
+}
+
+
+@pytest.mark.parametrize("move", list(SLANTED))
+@pytest.mark.parametrize("border", ["constant", "edge", "reflect", "reflect_101", "wrap", "context"])
+def test_nearest_pixels_of_slanted_outputs_are_copied(move: str, border: Border) -> None:
+    moved = (*SLANTED[move], ops.Flip(p=0.5), ops.Normalize())
+    assert_copied_as_filtered(Recipe(border=border, fill=FILL, interpolation="nearest", ops=moved))
+
+
+def assert_copied_as_filtered(recipe: Recipe) -> None:
+    photographs = [noise(44, 60, seed=seed) for seed in range(4)]
     drawn = plan(recipe, range(4), sizes=[(44, 60)] * 4)
     for photograph, row in zip(photographs, kernel_rows(drawn.rows), strict=True):
         size, rows = (int(drawn.rows["out_height"][0]), int(drawn.rows["out_width"][0])), row.reshape(1)
@@ -116,6 +135,7 @@ def test_a_padded_crop_is_copied() -> None:
     [
         (ops.Translate(horizontal=(0.5, 0.5), vertical=(0.0, 0.0), unit="px", p=1.0),),
         (ops.Rotate(max_deg=1.0, p=1.0),),
+        (ops.Rotate(p=1.0), ops.BrownConrady(p=1.0)),
         (ops.Resize(size=(42, 60)),),
         (ops.ColorCast(p=1.0),),
         (ops.Vignette(p=1.0),),
