@@ -46,7 +46,7 @@ def start_compiling(form: OutputFormat, recipes: Sequence[Recipe], *, decodes: b
     if any(recipe.mixing for recipe in recipes):
         variants.append(f"{rendered_as}_mixing")
     listed = [inner for recipe in recipes for view in recipe.all_views for op in view.ops for inner in op.flat]
-    if any(isinstance(op, ops.ElasticTransform | ops.GridDistortion | ops.WholePixels) for op in listed):
+    if any(isinstance(op, ops.ElasticTransform | ops.GridDistortion) for op in listed):
         variants.append(f"{rendered_as}_bends")
     if any(recipe.num_passes > 1 for recipe in recipes):
         variants += ["float32", "passes"]

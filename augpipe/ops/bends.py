@@ -15,7 +15,7 @@ from augpipe.ops.frame import Frame
 from augpipe.ops.op import Drawn, Op, Probability, Range, Side, where_applied
 from augpipe.ops.random_words import RandomWords
 
-__all__ = ["ElasticTransform", "GridDistortion", "WholePixels"]
+__all__ = ["ElasticTransform", "GridDistortion"]
 
 MAX_CELLS = NUM_NODES - 1
 Float = npt.NDArray[np.float64]
@@ -199,25 +199,3 @@ class ElasticTransform(Op):
         return " ".join(
             texts + ([f"corners {np.abs(drawn['corners']).max():.0f} px"] if drawn["corners"].any() else [])
         )
-
-
-class WholePixels(Op):
-    """Have geometry from here on move whole pixels, each from the nearest place, as torchvision's rotations do.
-
-    Crops and resizes before it are looked up between pixels as the recipe says. A pixel of the output then shows the
-    one of that frame whose centre is nearest, instead of a mean of four: `RandomRotation` and `RandomAffine` of
-    torchvision do that unless they are given an `interpolation`. Turned edges get steps; without this op they are
-    smooth. It goes with neither what bends lines nor a perspective before it.
-    """
-
-    op: Literal["whole_pixels"] = "whole_pixels"
-
-    is_geometry = is_lens = True
-    formula = "looks up the centre of the nearest pixel of the frame as it is here"
-    inspect_text = "from here on, geometry moves whole pixels"
-
-    def apply(self, frame: Frame, drawn: Drawn) -> None:
-        frame.snap()
-
-    def caption(self, drawn: Mapping[str, Any]) -> str:
-        return ""

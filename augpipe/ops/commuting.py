@@ -41,7 +41,7 @@ class Place:
     beyond: Beyond
     """The border of the view, and its fill."""
     is_nearest: bool
-    """Whether the look-up shows single pixels: by the recipe's interpolation, or behind `WholePixels`."""
+    """Whether the look-up shows single pixels: by the recipe's interpolation."""
     sides: tuple[int, int] | None
     """Height and width of the frames there; None where they depend on the image."""
 
@@ -58,8 +58,6 @@ def is_step(op: Op) -> bool:
 
 def commutes(step: Op, look_up: Op, place: Place) -> bool:
     """Whether a step before a look-up gives what it gives behind it; of noise and of holes, as they are distributed."""
-    if isinstance(look_up, ops.WholePixels):
-        return True  # which says how those behind it look
     if shows_the_same_pixels(look_up, place):
         return _is_alike(step, look_up, place)
     if not (_is_linear(step) or (_is_of_a_pixel(step) and _shows_single_pixels(look_up, place))):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from augpipe.gpu_ops.image import affine
 from augpipe.gpu_ops.image.plan_records import BEND
 from augpipe.gpu_ops.image.program_rows import FILL, HSV, MATRIX, NOISE, SHUFFLE, TABLE, TABLE_BYTES, VIGNETTE
-from augpipe.gpu_ops.image.rows import GRID, SNAP, SPLINE
+from augpipe.gpu_ops.image.rows import GRID, SPLINE
 from augpipe.ops.colour_program import ColourStep
 
 if TYPE_CHECKING:
@@ -68,8 +68,6 @@ class Frame:
         self.lens = np.zeros((num, 5))
         self.bends: npt.NDArray[np.void] | None = None
         """(n,) `BEND`, where any op bends by a displacement."""
-        self.snaps = False
-        """Whether what acted last moved whole pixels: the edge of the image is not resampled then."""
         self.blur_variance: Float | None = None
         self.cast = np.zeros((num, 3))
         self.has_cast = False
@@ -222,14 +220,6 @@ class Frame:
         bend["matrix"], bend["spacing"], bend["phase"], bend["key"] = matrix, spacing_px[:, None], phase, key
         self._bend(bend)
 
-    def snap(self) -> None:
-        """Have what acts from here on move whole pixels of the frame: each shows the nearest one."""
-        bend = np.zeros(self.num, BEND)
-        bend["kind"], bend["matrix"] = SNAP, np.eye(2)
-        bend["sides"] = np.stack([self.out_widths, self.out_heights], axis=1)
-        self._bend(bend)
-        self.snaps = True
-
     def _bend(self, bend: npt.NDArray[np.void]) -> None:
         self._begin_bend()
         self.bends = bend
@@ -341,7 +331,7 @@ class Frame:
         for name in ("after_lens", "before_lens", "lens", "bends", "blur_variance"):
             values = getattr(other, name)
             setattr(self, name, None if values is None else values[rows])
-        self.is_projective, self.snaps = other.is_projective, other.snaps
+        self.is_projective = other.is_projective
         self.lens_sizes = other.lens_sizes and (other.lens_sizes[0][rows], other.lens_sizes[1][rows])
         if has_its_sides:
             self.out_heights, self.out_widths = other.out_heights[rows], other.out_widths[rows]

@@ -76,7 +76,7 @@ class Group(Op):
     model_config = ConfigDict(defer_build=True)  # when the first one is made, all kinds of op are known
 
     ops: Ops = ()
-    """The ops to choose from; no crop, normalize or whole_pixels."""
+    """The ops to choose from; no crop or normalize."""
     p: Probability = 1.0
     """How often any of them is applied."""
     own_look: Literal["bilinear", "bicubic", "nearest", "random"] | None = None
@@ -100,7 +100,7 @@ class Group(Op):
                     f"{self.op} holds {op.op} with own_look={op.own_look!r}, and only a group in the recipe's ops "
                     f"begins a pass. Leave own_look out of it, or give it to {self.op}."
                 )
-            if op.is_crop or op.op in ("normalize", "whole_pixels") or op.alternates:
+            if op.is_crop or op.op == "normalize" or op.alternates:
                 which = f"{op.op} with alternate" if op.alternates else op.op
                 raise ValueError(
                     f"{self.op} holds {which}, which does not act on one image. Put it into the recipe's ops."

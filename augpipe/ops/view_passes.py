@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TypeGuard
 
-from augpipe.ops import Blur, Custom, Flip, Identity, Normalize, Op, Rotate, WholePixels
+from augpipe.ops import Blur, Custom, Flip, Identity, Normalize, Op, Rotate
 from augpipe.ops.commuting import Place, acts_in_look_up, commutes, is_step, shows_the_same_pixels
 from augpipe.ops.groups import AllOf, Group
 from augpipe.ops.op import Beyond
@@ -193,6 +193,6 @@ def _steps(op: Op) -> list[Op]:
 def _place(before: Keyed, beyond: Beyond, interpolation: str) -> Place:
     return Place(
         beyond=beyond,
-        is_nearest=interpolation == "nearest" or any(isinstance(op, WholePixels) for _, op in before),
+        is_nearest=interpolation == "nearest",
         sides=one_size([op for _, op in before if op.is_crop]),
     )

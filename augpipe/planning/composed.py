@@ -22,7 +22,7 @@ def write_look_up(rows: Rows, frame: Frame, recipe: Recipe, view: View, *, stand
     border, fill = recipe.beyond_of(view)
     rows["border"], rows["fill"] = BORDERS.index(border), fill
     if border == "constant":
-        is_sharp = frame.is_edge_sharp | frame.is_edge_kept | frame.snaps | stands_alone | _hides_border(frame)
+        is_sharp = frame.is_edge_sharp | frame.is_edge_kept | stands_alone | _hides_border(frame)
         rows["border"][is_sharp] = BORDERS.index("sharp")
     _compose(rows, frame)
     if recipe.interpolation == "nearest" or not recipe.antialias or stands_alone:
@@ -74,7 +74,7 @@ def _compose(rows: Rows, frame: Frame) -> None:
         numbers[nth] = values
     after, before = map(np.ascontiguousarray, (after, affine.identity(num) if before is None else before))
     bends = NO_BENDS if frame.bends is None else np.ascontiguousarray(frame.bends)
-    compose_records(numbers, after, before, frame.snaps, bends, rows.ctypes.data, rows.strides[0])
+    compose_records(numbers, after, before, bends, rows.ctypes.data, rows.strides[0])
 
 
 def write_steps(rows: Rows, frame: Frame) -> None:

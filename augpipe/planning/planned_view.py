@@ -11,7 +11,6 @@ import numpy.typing as npt
 from augpipe.gpu_ops.image.plan_records import BORDERS, INTERPOLATIONS
 from augpipe.gpu_ops.image.program_rows import copied
 from augpipe.gpu_ops.random.philox import seed_key
-from augpipe.ops.bends import WholePixels
 from augpipe.ops.colour import make_gray
 from augpipe.ops.frame import Frame
 from augpipe.ops.groups import OfSome
@@ -109,9 +108,7 @@ def plan_view(
     all_words: dict[str, RandomWords] = {}
     for nth, acting in enumerate(passes):
         if nth:
-            before = [op for one in passes[:nth] for _, op in one]
-            snaps = own_look_of(acting) is None and any(isinstance(op, WholePixels) for op in before)
-            frame = _next_frame(frame, acting, snaps=snaps)
+            frame = _next_frame(frame, acting)
             frames.append(frame)
         for key, op in acting:
             drawn = all_drawn.get(key, {})
@@ -168,13 +165,10 @@ def _crops_of(acting: Keyed) -> tuple[Op, ...]:
     return tuple(op for _, op in acting if op.is_crop)
 
 
-def _next_frame(frame: Frame, acting: Keyed, *, snaps: bool) -> Frame:
+def _next_frame(frame: Frame, acting: Keyed) -> Frame:
     """The frame that a pass begins with, whose images are what the pass before it has made of its own frame."""
     objects = None if frame.objects is None or frame.is_mapped else seen_objects(frame)
-    following = Frame(frame.out_heights, frame.out_widths, _crops_of(acting), objects)
-    if snaps:
-        following.snap()
-    return following
+    return Frame(frame.out_heights, frame.out_widths, _crops_of(acting), objects)
 
 
 def _write_drawn(records: Rows, drawn: Mapping[str, Any], rows: npt.NDArray[np.int64] | None = None) -> None:

@@ -105,10 +105,9 @@ class View(Checked):
             for what, found in (("what bends", lenses), ("a perspective", projections)):
                 if len(found) > 1:
                     in_another = f"{found[1]} is in AllOf(ops=[...], own_look='bilinear'), a pass of its own on the CPU"
-                    remedy = "" if "whole_pixels" in found else f" Both act where {in_another}."
                     raise ValueError(
                         f"an image takes {what} once a pass, and {' and '.join(found)} may both act on one. Keep one, "
-                        f"or choose among them with OneOf.{remedy}"
+                        f"or choose among them with OneOf. Both act where {in_another}."
                     )
             if lenses and not acting[0].is_lens:
                 raise ValueError(

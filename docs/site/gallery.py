@@ -153,8 +153,6 @@ def recipe_of(op: Any) -> Recipe:
         return Recipe(mosaic=op, ops=[ops.Resize(size=op.size)])  # all of the canvas
     if isinstance(op, Mix):
         return Recipe(ops=[ops.Resize(size=SIZE_PX[::-1])], mixing=[op])
-    if isinstance(op, ops.WholePixels):
-        return Recipe(ops=[op, ops.Rotate(max_deg=20, step=None)])
     fixed = [ops.Pad(size=SIZE_PX[::-1]), ops.CenterCrop(size=SIZE_PX[::-1])]
     return Recipe(ops=[op, *fixed] if op.draws_size else [op])
 

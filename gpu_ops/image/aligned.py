@@ -8,7 +8,7 @@ import numpy as np
 from numba import types
 
 from augpipe.gpu_ops.image.pixels import RGB_BYTES, pack_row
-from augpipe.gpu_ops.image.rows import GRID, SNAP, SPLINE, TRIANGLE
+from augpipe.gpu_ops.image.rows import GRID, SPLINE, TRIANGLE
 from augpipe.gpu_ops.image.sampling import (
     border_period,
     border_turn,
@@ -72,7 +72,7 @@ load_column, store_column = load("values", types.float32), store("values")
 @subroutine
 def is_aligned(row):
     """Whether a pixel's x comes of its column alone, and its y of its row."""
-    if row.field == GRID or row.field == SNAP:
+    if row.field == GRID:
         keeps_axes = row.has_projection == 0 and row.before_xy == ZERO and row.before_yx == ZERO
     else:
         keeps_axes = row.has_lens == 0 and row.field != SPLINE

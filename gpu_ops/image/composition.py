@@ -11,7 +11,7 @@ from numba import carray
 
 from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.image.plan_records import BEND, FIELD, MAX_DCT_FACTOR, RECORD, RECORD_BYTES, memory_at, product
-from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SNAP, SPLINE
+from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SPLINE
 from augpipe.gpu_ops.image.sampling import LEAST_DIVISOR
 from augpipe.gpu_ops.jit import kernel, leaf
 
@@ -25,7 +25,7 @@ NUM_NUMBERS = 12
 
 
 @kernel(fastmath=False)
-def compose_records(numbers, after_maps, before_maps, snaps, bends, records_at, record_bytes):
+def compose_records(numbers, after_maps, before_maps, bends, records_at, record_bytes):
     """Fill in what `plan_records.PLAN_FIELDS` say of the look-up, where an image's sides and its lens are in already.
 
     Args:
@@ -33,7 +33,6 @@ def compose_records(numbers, after_maps, before_maps, snaps, bends, records_at, 
             the crop; its width and height as the frame counts them; the distance of the frame's corner; and the
             variance of what blurs it.
         after_maps, before_maps: (B, 2, 2) or (B, 3, 3) float64, of `ops.frame.Frame.maps`.
-        snaps: whether whole pixels of the frame are shown.
         bends: (B,) `plan_records.BEND`; none where nothing bends.
         records_at, record_bytes: where the records lie, and how far apart; a `FIELD` follows where anything bends.
     """
@@ -73,14 +72,13 @@ def compose_records(numbers, after_maps, before_maps, snaps, bends, records_at, 
             linear = linear_xx, linear_xy, linear_yx, linear_yy
             write_field(field, bends[i], linear, corner, (xx, xy, yx, yy), (half_x, half_y))
         if len(map_before) == 3:
-            if not snaps:
-                linear_xx, linear_xy, linear_yx, linear_yy = (
-                    product(after[0, 0], after[0, 1], xx, yx),
-                    product(after[0, 0], after[0, 1], xy, yy),
-                    product(after[1, 0], after[1, 1], xx, yx),
-                    product(after[1, 0], after[1, 1], xy, yy),
-                )
-        elif not snaps:
+            linear_xx, linear_xy, linear_yx, linear_yy = (
+                product(after[0, 0], after[0, 1], xx, yx),
+                product(after[0, 0], after[0, 1], xy, yy),
+                product(after[1, 0], after[1, 1], xx, yx),
+                product(after[1, 0], after[1, 1], xy, yy),
+            )
+        else:
             xx, xy, yx, yy = map_before[0, 0], map_before[0, 1], map_before[1, 0], map_before[1, 1]
             linear_xx, linear_xy, linear_yx, linear_yy = (
                 product(linear_xx, linear_xy, xx, yx),
@@ -160,14 +158,10 @@ def write_field(field, bend, linear, corner, slope, half_sides):
             field.scale[axis], field.origin[axis] = fine, 1.0 + bend.phase[axis] + fine * half
         else:  # over the frame that it bends, in lens coordinates
             cells = float(bend.cells)
-            if bend.kind == SNAP:
-                cells = side
-            elif bend.kind == GRID and key > 0:
+            if bend.kind == GRID and key > 0:
                 cells = side / key
             field.scale[axis] = cells * corner / side if bend.kind != 0 else 0.0
             field.origin[axis] = 0.5 * cells
 
 
-declare(
-    __name__, compose_records, any=lambda: (np.zeros((NUM_NUMBERS, 1)), *np.zeros((2, 1, 2, 2)), False, NO_BENDS, 0, 0)
-)
+declare(__name__, compose_records, any=lambda: (np.zeros((NUM_NUMBERS, 1)), *np.zeros((2, 1, 2, 2)), NO_BENDS, 0, 0))

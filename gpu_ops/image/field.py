@@ -3,14 +3,13 @@
 Two kinds, of numbers that are interpolated between nodes: `GRID` has lines of nodes along x and y, given in the row,
 with straight lines between them; cells of whole pixels go from the centre of their first pixel to that of their last.
 `SPLINE` has nodes over the output frame that are made of the row's random key, with cubic B-splines between them: a
-random field with nearly the variance and the correlation of filtered noise. A third kind, `SNAP`, leads from a point to
-the centre of the pixel that it lies in, of a frame whose pixels are the nodes.
+random field with nearly the variance and the correlation of filtered noise.
 """
 
 import numpy as np
 from numba import types
 
-from augpipe.gpu_ops.image.rows import NUM_NODES, SNAP, SPLINE
+from augpipe.gpu_ops.image.rows import NUM_NODES, SPLINE
 from augpipe.gpu_ops.image.sampling import clamp, divisor, floor, linear
 from augpipe.gpu_ops.jit import leaf, subroutine
 from augpipe.gpu_ops.memory import load, prefer_wide_vectors, store
@@ -25,8 +24,6 @@ NODE_ROWS = 2 * (TAPS + 1)
 of each column, along x and y."""
 
 ZERO, HALF, ONE, TWO = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.float32(2.0)
-FURTHEST = np.float32(2.0**22)
-"""Pixels from the corner, of what is looked up further away: halves between whole numbers are exact up to here."""
 HALF_WORD, SHIFT_16, LARGEST = np.uint64(0xFFFF), np.uint64(16), np.float32(65535.0)
 
 load_node, store_node = load("nodes", types.float32, types.int32), store("nodes", types.float32)
@@ -84,12 +81,6 @@ def cell_jump(cell_px):
     return ONE if cell_px > 1 else ZERO
 
 
-@leaf
-def to_centre(along):
-    """From a point to the centre of its pixel, along one axis that pixels' edges divide at whole numbers."""
-    return floor(clamp(along, -FURTHEST, FURTHEST)) + HALF - clamp(along, -FURTHEST, FURTHEST)
-
-
 @subroutine
 def bend_row(row, s, at_nodes, width, first_x, y, num, held):
     """Add the row's displacement to where its first `num` pixels come from.
@@ -108,13 +99,13 @@ def bend_row(row, s, at_nodes, width, first_x, y, num, held):
 
 @subroutine
 def _bend_over_frame(row, s, at_nodes, width, first_x, y, num):
-    """By a grid, or to the centres of pixels: both lie over the frame that they bend."""
+    """By a grid, which lies over the frame that it bends."""
     prefer_wide_vectors()
     at_source_x, at_source_y = s, s + 4 * width
     for i in range(NUM_NODES):
         store_node(at_nodes, i, row.field_nodes[0, i])
         store_node(at_nodes, NUM_NODES + i, row.field_nodes[1, i])
-    cells, snaps = np.float32(row.field_cells), row.field == SNAP
+    cells = np.float32(row.field_cells)
     wide, high = np.int32(row.field_key[0]), np.int32(row.field_key[1])
     slope_x, slope_y = cell_slope(wide), cell_slope(high)
     start_x, start_y, jump_x, jump_y = cell_start(wide), cell_start(high), cell_jump(wide), cell_jump(high)
@@ -129,18 +120,15 @@ def _bend_over_frame(row, s, at_nodes, width, first_x, y, num):
         u = linear(x, y, before_xx, before_xy, before_x0) * inverse
         v = linear(x, y, before_yx, before_yy, before_y0) * inverse
         along_x, along_y = scale_x * u + field_x0, scale_y * v + field_y0
-        if snaps:
-            moved_x, moved_y = to_centre(along_x), to_centre(along_y)
-        else:
-            along_x, along_y = clamp(along_x, ZERO, cells), clamp(along_y, ZERO, cells)
-            column, line = np.int32(min(along_x, cells - ONE)), np.int32(min(along_y, cells - ONE))
-            left, right = load_node(at_nodes, column), load_node(at_nodes, np.int32(column + 1))
-            above = load_node(at_nodes, np.int32(NUM_NODES + line))
-            below = load_node(at_nodes, np.int32(NUM_NODES + line + 1))
-            part_x = clamp((along_x - np.float32(column)) * slope_x - start_x, ZERO, ONE)
-            part_y = clamp((along_y - np.float32(line)) * slope_y - start_y, ZERO, ONE)
-            moved_x = between(left, right + jump_x, part_x)
-            moved_y = between(above, below + jump_y, part_y)
+        along_x, along_y = clamp(along_x, ZERO, cells), clamp(along_y, ZERO, cells)
+        column, line = np.int32(min(along_x, cells - ONE)), np.int32(min(along_y, cells - ONE))
+        left, right = load_node(at_nodes, column), load_node(at_nodes, np.int32(column + 1))
+        above = load_node(at_nodes, np.int32(NUM_NODES + line))
+        below = load_node(at_nodes, np.int32(NUM_NODES + line + 1))
+        part_x = clamp((along_x - np.float32(column)) * slope_x - start_x, ZERO, ONE)
+        part_y = clamp((along_y - np.float32(line)) * slope_y - start_y, ZERO, ONE)
+        moved_x = between(left, right + jump_x, part_x)
+        moved_y = between(above, below + jump_y, part_y)
         store_source_x(at_source_x, i, load_source_x(at_source_x, i) + field_xx * moved_x + field_xy * moved_y)
         store_source_y(at_source_y, i, load_source_y(at_source_y, i) + field_yx * moved_x + field_yy * moved_y)
 

@@ -24,7 +24,6 @@ from augpipe.gpu_ops.image.rows import (
     REFLECT,
     REFLECT_101,
     SHARP,
-    SNAP,
     SPLINE,
     WRAP,
 )
@@ -77,7 +76,7 @@ def fill_kernel_rows(records_at, record_bytes, bends, num_steps, factors, table_
         divisor_x, divisor_y, divisor = record.before_divisor[0], record.before_divisor[1], record.before_divisor[2]
         is_projective = divisor_x != 0.0 or divisor_y != 0.0
         has_lens = k1 != 0.0 or k2 != 0.0 or k3 != 0.0 or p1 != 0.0 or p2 != 0.0
-        has_lens = has_lens or is_projective or row.field == GRID or row.field == SNAP
+        has_lens = has_lens or is_projective or row.field == GRID
         if has_lens and (is_projective or move_x != 0.0 or move_y != 0.0):
             row.has_projection = 1
             row.before_x0, row.before_y0 = move_x, move_y
@@ -176,10 +175,9 @@ def write_field_row(row, field, factor):
 def displacement(row):
     """Least and largest displacement along x, and along y, of a kernel row, in source pixels; never too little.
 
-    Lines between nodes do not leave their range; a B-spline's weights are none below 0 and add up to 1; a pixel's
-    centre is half a pixel from its edges.
+    Lines between nodes do not leave their range; a B-spline's weights are none below 0 and add up to 1.
     """
-    most_of_kind = 1.0 if row.field == SPLINE else 0.5 if row.field == SNAP else 0.0
+    most_of_kind = 1.0 if row.field == SPLINE else 0.0
     least_x, most_x = -most_of_kind, most_of_kind
     least_y, most_y = -most_of_kind, most_of_kind
     # cells that end a pixel further

@@ -73,7 +73,7 @@ FIELD = np.dtype(
         ("kind", np.int8),
         # a displacement -> source pixels
         ("matrix", np.float64, (2, 2)),
-        # where in it, in nodes along x and y, lens coordinates (GRID, SNAP) lie, or pixels from the output's centre
+        # where in it, in nodes along x and y, lens coordinates (GRID) lie, or pixels from the output's centre
         ("scale", np.float64, (2,)),
         ("origin", np.float64, (2,)),
         # GRID: cells along an axis, and the displacements at their ends

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-GRID, SPLINE, SNAP = 1, 2, 3
+GRID, SPLINE = 1, 2
 """As `field`; see `gpu_ops.image.field`."""
 NUM_NODES = 11
 """Along an axis of a `GRID`, at most."""
@@ -63,7 +63,7 @@ KERNEL_ROW = np.dtype(
         ("is_constant", np.int32),
         ("casts_last", np.int32),
         # a displacement that is added to where a pixel comes from: its kind, 0 for none, and what it becomes in source
-        # pixels; where in it, counted in nodes, a point of lens coordinates (`GRID`, `SNAP`) or an output pixel
+        # pixels; where in it, counted in nodes, a point of lens coordinates (`GRID`) or an output pixel
         # (`SPLINE`) lies
         ("field", np.int32),
         ("field_xx", np.float32),

@@ -64,8 +64,6 @@ class Expected:
     """Whether the image was only mirrored so far: 1 along x, 2 along y."""
     look_ups: list[LookUp] = field(default_factory=list)
     """For each op in order: the point, in pixels from the frame's centre, that a point of its result shows."""
-    whole_from: int | None = None
-    """Of which look-up on pixels of the frame as it was are shown whole: what follows averages over nothing."""
     blur_variance: float = 0.0
     """What the filter's variance grows by, in squared pixels of the output."""
     has_lens: bool = False
@@ -124,10 +122,9 @@ class Expected:
         y, x = np.mgrid[: self.out_height, : self.out_width]
         return x + 0.5 - self.out_width / 2, y + 0.5 - self.out_height / 2
 
-    def source(self, x: Float, y: Float, last: int | None = None) -> tuple[Float, Float]:
-        """The point of the image, pixel centres at +0.5, that a point of the output shows, or one of the frame that
-        the look-ups before `last` led to."""
-        for look_up in reversed(self.look_ups[:last]):
+    def source(self, x: Float, y: Float) -> tuple[Float, Float]:
+        """The point of the image, pixel centres at +0.5, that a point of the output shows."""
+        for look_up in reversed(self.look_ups):
             x, y = look_up(x, y)
         left, top, width, height = (float(value) for value in self.crop)
         kept_height, kept_width = self.kept or (self.out_height, self.out_width)
@@ -146,7 +143,7 @@ class Expected:
         """How many source pixels an output pixel covers at the frame's centre, along x and y of the image."""
         step = 1e-4 * self.corner
         points = np.array([step, -step, 0.0, 0.0]), np.array([0.0, 0.0, step, -step])
-        sizes = [np.hypot(at[0] - at[1], at[2] - at[3]) / (2 * step) for at in self.source(*points, self.whole_from)]
+        sizes = [np.hypot(at[0] - at[1], at[2] - at[3]) / (2 * step) for at in self.source(*points)]
         widest = 2.0 * max(self.height, self.width) if self.is_moved else np.inf
         return min(float(sizes[0]), widest), min(float(sizes[1]), widest)
 
@@ -178,7 +175,7 @@ class Expected:
                 first_y : max(ceil(top + height), first_y + 1), first_x : max(ceil(left + width), first_x + 1)
             ]
             x, y = x - first_x, y - first_y
-        is_sharp = self.is_edge_sharp or self.is_edge_kept or self.whole_from is not None or self.hides_border
+        is_sharp = self.is_edge_sharp or self.is_edge_kept or self.hides_border
         if is_sharp and border == "constant":
             is_seen = (x > -0.5) & (x < pixels.shape[1] - 0.5) & (y > -0.5) & (y < pixels.shape[0] - 0.5)
             black = averaged(pixels, x, y, support, border, (0.0, 0.0, 0.0), weights)

@@ -240,7 +240,6 @@ BY_HAND = {
         ops.Translate,
         ops.Transpose,
         ops.Vignette,
-        ops.WholePixels,
         ops.Zoom,
         ops.ZoomOut,
     ),
@@ -309,8 +308,6 @@ def cropped_views(draw: st.DrawFn, normalised: bool = True) -> tuple[ops.Op, ...
             chain.insert(draw(st.integers(0, len(chain))), op)
     for op in draw(CROP_CHAINS):
         chain.insert(draw(st.integers(0, len(chain))), op)
-    if not any(op.is_lens or op.is_projective for op in chain) and draw(st.booleans()):
-        chain.insert(draw(st.integers(0, len(chain))), ops.WholePixels())
     return in_few_passes(padded_first(chain))
 
 

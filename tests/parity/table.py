@@ -405,16 +405,6 @@ def _grid_distortion(expected: Expected, op: ops.GridDistortion, drawn: Any) -> 
     expected.has_lens = True
 
 
-def _whole_pixels(expected: Expected, op: ops.WholePixels, drawn: Any) -> None:
-    height, width = expected.out_height, expected.out_width
-    expected.whole_from = len(expected.look_ups)
-    expected.kept = expected.kept or (height, width)
-    expected.look_ups.append(
-        lambda x, y: (np.floor(x + width / 2) + 0.5 - width / 2, np.floor(y + height / 2) + 0.5 - height / 2)
-    )
-    expected.has_lens = True
-
-
 def _elastic_transform(expected: Expected, op: ops.ElasticTransform, drawn: Any) -> None:
     """The affine map by its corners, and the field by scipy's B-splines over the output."""
     corners = min(expected.out_height, expected.out_width) / 3 * np.array([[1, 1], [1, -1], [-1, -1]])
@@ -775,7 +765,6 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.Translate: _translate,
     ops.Transpose: _transpose,
     ops.Vignette: _vignette,
-    ops.WholePixels: _whole_pixels,
     ops.Zoom: _zoom,
     ops.ZoomOut: _zoom_out,
 }
@@ -791,7 +780,7 @@ GEOMETRY = (
         ops.Rotate,
         ops.Shear,
     ),
-    *(ops.ElasticTransform, ops.GridDistortion, ops.Stretch, ops.Translate, ops.Transpose, ops.WholePixels, ops.Zoom),
+    *(ops.ElasticTransform, ops.GridDistortion, ops.Stretch, ops.Translate, ops.Transpose, ops.Zoom),
 )
 
 
@@ -968,24 +957,6 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
         ops.Zoom(factor=(1.2, 1.8)),
         ops.Rotate(max_deg=30, step=None),
     ),
-    "whole_pixels": (ops.WholePixels(),),
-    "resize, flip, whole_pixels, rotate, center_crop": (
-        ops.Resize(size=(50, 41)),
-        ops.Flip(p=1),
-        ops.WholePixels(),
-        ops.Rotate(max_deg=40, step=None),
-        ops.CenterCrop(size=37),
-    ),
-    "random_resized_crop, rotate, whole_pixels, zoom, shear, translate, resize": (
-        ops.RandomResizedCrop(size=(64, 50), scale=(0.2, 0.7)),
-        ops.Rotate(max_deg=20, step=None),
-        ops.WholePixels(),
-        ops.Zoom(factor=(0.6, 1.7)),
-        ops.Shear(horizontal_deg=(-15, 15)),
-        ops.Translate(),
-        ops.Resize(size=(31, 45)),
-    ),
-    "whole_pixels, perspective": (ops.WholePixels(), ops.Perspective()),
     "one of five that bend": (
         ops.Rotate(max_deg=30, step=None),
         ops.OneOf(

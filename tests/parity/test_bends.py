@@ -3,7 +3,6 @@
 import cv2
 import numpy as np
 import pytest
-from PIL import Image
 from scipy import ndimage
 
 from augpipe import Augment, Recipe, TargetOptions, ops, plan
@@ -101,69 +100,15 @@ def test_the_affine_part_moves_three_corners() -> None:
     assert np.abs(moved).max() > 2 and np.abs(found - expected)[inside, inside].max() < 0.5
 
 
-@pytest.mark.parametrize("deg", [-33, 0, 15, 90])
-@pytest.mark.parametrize("size", [(64, 64), (40, 70)])
-def test_whole_pixels_are_turned_as_pillow_turns_them(deg: int, size: tuple[int, int]) -> None:
-    """Pixels of the resized image differ by up to a level: Pillow rounds between its two passes."""
-    image, fill = smooth(150, 200).astype(np.uint8), (10, 20, 30)
-    turned = (ops.Resize(size=size), ops.Flip(p=1.0), ops.WholePixels(), ops.Rotate(max_deg=(deg, deg), step=None))
-    recipe = Recipe(border="constant", fill=fill, ops=[*turned, ops.CenterCrop(size=40)])
-    found = Augment(recipe, dtype="uint8", layout="NHWC", num_threads=1)([image])[0]
-    theirs = Image.fromarray(image).resize(size[::-1], Image.Resampling.BILINEAR)
-    theirs = theirs.transpose(Image.Transpose.FLIP_LEFT_RIGHT).rotate(deg, Image.Resampling.NEAREST, fillcolor=fill)
-    left, top = round((size[1] - 40) / 2), round((size[0] - 40) / 2)
-    expected = np.asarray(theirs.crop((left, top, left + 40, top + 40)), int)
-    is_off = np.abs(found - expected).max(axis=2) > 1
-    assert is_off.mean() < 0.002  # Pillow counts in parts of 1/65536 from a row's start
-
-
-def test_whole_pixels_are_those_of_the_frame_as_it_is_there() -> None:
-    image = np.random.default_rng(0).integers(0, 256, (50, 60, 3), np.uint8)
-    turn = ops.Rotate(max_deg=(20, 20), step=None)
-    resized = (ops.Resize(size=(30, 40)), ops.WholePixels())
-    frame, found = (
-        Augment(Recipe(border="constant", ops=[*resized, *more]), layout="NHWC", num_threads=1)([image])[0]
-        for more in ([], [turn])
-    )
-    pixels = np.concatenate([np.zeros((1, 3)), frame.reshape(-1, 3)])
-    apart = np.abs(found.reshape(-1, 1, 3) - pixels).max(axis=2).min(axis=1)
-    assert apart.max() < 0.02
-
-
-def test_whole_pixels_without_geometry_behind_them_change_nothing() -> None:
-    image = np.random.default_rng(0).integers(0, 256, (50, 60, 3), np.uint8)
-    crop = ops.RandomResizedCrop(size=33)
-    plain, whole = (
-        Augment(Recipe(ops=chosen), num_threads=1)([image] * 20, sample_ids=range(20))
-        for chosen in ([crop, ops.Flip()], [crop, ops.WholePixels(), ops.Flip()])
-    )
-    assert np.abs(plain - whole).max() < 0.02
-
-
 @pytest.mark.parametrize("later", [(), (ops.Resize(size=(60, 72)),), (ops.Zoom(factor=(2, 2)), ops.Perspective())])
 def test_a_label_map_shows_the_pixels_that_the_image_shows(later: tuple[ops.Op, ...]) -> None:
     labels = np.random.default_rng(0).integers(1, 250, (60, 80), np.uint8)
-    turned = (ops.Resize(size=(20, 16)), ops.WholePixels(), ops.Rotate(max_deg=(20, 20), step=None), *later)
+    turned = (ops.Resize(size=(20, 16)), ops.Rotate(max_deg=(20, 20), step=None), *later)
     recipe = Recipe(interpolation="nearest", border="constant", ops=turned)
     shown = Augment(recipe, dtype="uint8", layout="NHWC", framework="numpy")(
         image=np.repeat(labels[..., None], 3, axis=2), mask=labels, targets=TargetOptions(mask_fill=0)
     )
     np.testing.assert_array_equal(shown["mask"], shown["image"][..., 0])
-
-
-@pytest.mark.parametrize(
-    ("chosen", "message"),
-    [
-        ((ops.WholePixels(), ops.WholePixels()), "what bends once a pass, and whole_pixels and whole_pixels"),
-        ((ops.WholePixels(), ops.LensDistortion()), "whole_pixels and lens_distortion may both act"),
-        ((ops.Perspective(), ops.WholePixels()), "perspective comes before whole_pixels"),
-    ],
-)
-def test_what_one_look_up_cannot_keep_whole_is_refused(chosen: tuple[ops.Op, ...], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Recipe(ops=chosen)
-    with pytest.raises(ValueError, match="all_of holds whole_pixels, which does not act on one image"):
-        ops.AllOf(ops=(ops.WholePixels(), ops.Rotate()))
 
 
 @pytest.mark.parametrize(

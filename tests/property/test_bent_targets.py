@@ -39,7 +39,6 @@ FOLDED: dict[str, list[ops.Op]] = {
     "elastic folds": [ops.Rotate(max_deg=20), ops.ElasticTransform(alpha=120.0, sigma=5.0, p=1.0)],
     "lens folds": [ops.OpticalDistortion(k=(-0.9, -0.6))],
     "cells fold": [ops.GridDistortion(cells="to_edge", normalized=False, num_steps=4, distort_limit=(-0.1, 0.9))],
-    "whole pixels": [ops.CenterCrop(size=(100, 120)), ops.WholePixels(), ops.Rotate(max_deg=(25, 25))],
     "first of two passes": [
         ops.ElasticTransform(alpha=120.0, sigma=6.0, p=1.0),
         ops.Sharpness(factor=(1.0, 1.0), p=1.0),
@@ -77,7 +76,7 @@ def test_masks_are_the_pixels_that_an_image_of_labels_shows(name: str) -> None:
 def test_boxes_and_polygons_lie_around_what_is_shown(name: str) -> None:
     chain = SMOOTH[name] if name in SMOOTH else FOLDED[name]
     recipe = Recipe(ops=chain, border="edge")
-    if recipe.num_passes > 1 or name == "whole pixels":
+    if recipe.num_passes > 1:
         return
     drawn = plan(recipe, range(3), sizes=[SIZE] * 3, seed=5)
     for position in range(3):

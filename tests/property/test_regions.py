@@ -143,15 +143,6 @@ BENT_BETWEEN_NODES = Recipe(
         ops.MultiResolutionCrop(size=(30, 50), scales=(80, 300)),
     )
 )
-WHOLE = Recipe(
-    ops=(
-        ops.RandomResizedCrop(size=(9, 7), scale=(0.1, 0.9)),
-        ops.WholePixels(),
-        ops.Rotate(max_deg=180, step=None),
-        ops.Translate(),
-        ops.Resize(size=(40, 50)),
-    )
-)
 BLURRED = Recipe(
     ops=(ops.Rotate(), ops.Blur(sigma_px=(0.1, 4.0), p=0.8), ops.MultiResolutionCrop(size=20, scales=(50, 99)))
 )
@@ -169,7 +160,6 @@ BLURRED = Recipe(
         (HORIZON, (120, 90)),
         (BLURRED, (150, 110)),
         (BENT_BETWEEN_NODES, (150, 201)),
-        (WHOLE, (150, 201)),
         (recipes.deep_image(60, (64, 128)), (150, 201)),
         (recipes.deep_image(224, (512,)), (375, 500)),
         (recipes.deep_image(64, (400,)), (300, 6_000)),
@@ -210,7 +200,6 @@ def lens(**fixed: float) -> ops.BrownConrady:
         (ops.GridDistortion(), ops.Translate(horizontal=(0.1, 0.1), vertical=(0.1, 0.1))),
         (ops.ElasticTransform(alpha=40, sigma=4, p=1.0), ops.Rotate(max_deg=7, step=7)),
         (ops.OpticalDistortion(k=(0.3, 0.3)),),
-        (ops.WholePixels(), ops.Rotate(max_deg=7, step=7)),
         (ops.Rotate(max_deg=90, step=90), lens(k1=0.2, p2=0.06), ops.Stretch(horizontal=(0.9, 0.9), vertical=(1, 1))),
     ],
     ids=lambda chosen: " ".join(op.op for op in chosen),

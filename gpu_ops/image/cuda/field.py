@@ -28,11 +28,10 @@ from augpipe.gpu_ops.image.cuda.records import (
     FIELD_YX,
     FIELD_YY,
 )
-from augpipe.gpu_ops.image.rows import GRID, NUM_NODES, SNAP
+from augpipe.gpu_ops.image.rows import GRID, NUM_NODES
 
 clamp, divisor, linear = shared(sampling.clamp), shared(sampling.divisor), shared(sampling.linear)
 between, spline, two_nodes = shared(field.between), shared(field.spline), shared(field.two_nodes)
-to_centre = shared(field.to_centre)
 cell_slope, cell_start = shared(field.cell_slope), shared(field.cell_start)
 cell_jump = shared(field.cell_jump)
 
@@ -77,13 +76,6 @@ def of_grid(row, x, y):
 
 
 @function("float32", "float32")
-def of_snap(row, x, y):
-    """From a point of the output to the centre of the frame's pixel that it lies in."""
-    along_x, along_y = in_frame(row, x, y)
-    return to_centre(along_x), to_centre(along_y)
-
-
-@function("float32", "float32")
 def of_spline(row, x, y):
     """The displacement of a random field at a point of the output; what can be computed again takes no register."""
     key0, key1 = np.uint64(load_u32(row + FIELD_KEY)), np.uint64(load_u32(row + FIELD_KEY + 4))
@@ -108,8 +100,6 @@ def displacement(row, x, y):
     """How far from where it comes from otherwise a point of the output is looked up, in source pixels."""
     if load_i32(row + FIELD) == GRID:
         moved_x, moved_y = of_grid(row, x, y)
-    elif load_i32(row + FIELD) == SNAP:
-        moved_x, moved_y = of_snap(row, x, y)
     else:
         moved_x, moved_y = of_spline(row, x, y)
     return (

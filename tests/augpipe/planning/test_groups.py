@@ -125,7 +125,6 @@ def test_a_part_misses_what_is_not_shared_with_its_whole() -> None:
         "mean",
         "objects",
         "padded",
-        "snaps",
         "std",
     }  # of ops that groups do not hold
     for name in vars(part.whole):

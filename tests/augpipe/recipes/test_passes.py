@@ -67,8 +67,6 @@ BLACK, GRAY = {"border": "constant"}, {"border": "constant", "fill": 9}
         ((ops.Brightness(), ops.Rotate()), {}, "brightness, rotate"),
         ((ops.Solarize(), ops.Rotate()), {}, "solarize | rotate"),
         ((ops.Solarize(), ops.Rotate()), {"interpolation": "nearest"}, "solarize, rotate"),
-        ((ops.Solarize(), ops.WholePixels(), ops.Rotate()), {}, "solarize, whole_pixels, rotate"),
-        ((ops.WholePixels(), ops.Solarize(), ops.Rotate(), ops.Blur()), {}, "whole_pixels, solarize, rotate | blur"),
         ((ops.Solarize(), ops.Translate(whole_px="nearest")), {}, "solarize, translate"),
         ((ops.Solarize(), ops.RandomCrop(size=8, padding=2)), {}, "solarize, random_crop"),
         ((ops.Invert(), ops.RandomCrop(size=8, padding=2)), {}, "invert | random_crop"),
@@ -200,6 +198,6 @@ def test_a_crop_of_a_later_pass_looks_at_the_objects_that_are_left() -> None:
 
 def test_steps_on_levels_act_late_only_where_pixels_are_mixed() -> None:
     before, border = [ops.CenterCrop(size=16), ops.Solarize()], ("constant", (0.0, 0.0, 0.0))
-    for between, late in (([], [("solarize", "rotate")]), ([ops.WholePixels()], [])):
-        listed = keyed([*before, *between, ops.Rotate()])
-        assert [(step.op, look_up.op) for step, look_up in late_steps((listed,), border, "linear")] == late
+    listed = keyed([*before, ops.Rotate()])
+    for interpolation, late in (("linear", [("solarize", "rotate")]), ("nearest", [])):
+        assert [(step.op, look_up.op) for step, look_up in late_steps((listed,), border, interpolation)] == late
