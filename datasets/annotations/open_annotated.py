@@ -27,6 +27,12 @@ _MAPS = (
 _ENDINGS = (".txt", ".xml", ".png", "_mask.png")
 """What the names of an image's annotations end with."""
 _ARRAY_ENDING = ".npy"
+_ARRAYS_AS_MAPS = """\
+import pathlib, numpy, PIL.Image
+for path in pathlib.Path({folder!r}).rglob("*{ending}"):
+    labels = numpy.load(path)
+    assert (labels == labels.astype("uint16")).all(), f"{{path}} does not hold labels of 0 to 65535"
+    PIL.Image.fromarray(labels.astype("uint16")).save(path.with_suffix(".png"))"""
 _COCO_START = re.compile(rb'\s*\{\s*"(info|images|annotations|categories|licenses|type)"\s*:')
 _START_BYTES = 4096
 _NAMES = re.compile(rb"^['\"]?(names|nc)['\"]?\s*:", re.MULTILINE)
@@ -232,10 +238,9 @@ def _open_pair(images: str, annotations: str, options: Options) -> Source | None
         return made(kind, images, annotations, options=options)
     arrays = [name for name in walk(annotations) if name.endswith(_ARRAY_ENDING)]
     if arrays:
-        first = shown(sorted(arrays)[0])
         raise ValueError(
             f"{shown(annotations)} holds arrays ({listed(sorted(arrays))}), and label maps are read from PNG files. "
-            f'Write each as one: PIL.Image.fromarray(numpy.load("{first}").astype("uint8")).save("{first[:-4]}.png").'
+            f"Write each as one:\n{_ARRAYS_AS_MAPS.format(folder=shown(annotations), ending=_ARRAY_ENDING)}"
         )
     return None
 

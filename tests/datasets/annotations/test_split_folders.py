@@ -153,16 +153,3 @@ def test_images_without_annotations_are_opened_without_a_warning(
         open_source(put_images(tmp_path / "plain"))
         open_source(tmp_path / "classes")
     assert [record.levelno for record in caplog.records] == [logging.INFO] * 3
-
-
-@pytest.mark.parametrize("others", [(), ("cats",)], ids=["alone", "with other folders"])
-def test_arrays_in_place_of_label_maps_are_refused(tmp_path: Path, others: tuple[str, ...]) -> None:
-    for folder in ("images", *others):
-        put_images(tmp_path / folder)
-    (tmp_path / "masks").mkdir()
-    for name, size in SIZES.items():
-        np.save(tmp_path / f"masks/{name}.npy", np.zeros(size, np.uint8))
-    with pytest.raises(ValueError, match=r"masks holds arrays \('a.npy', .*\), and label maps are .*\.png"):
-        open_source(tmp_path)
-    with pytest.raises(ValueError, match=r"masks holds arrays \('a.npy', .*\), and label maps are .*\.png"):
-        open_source(tmp_path / "images", annotations=tmp_path / "masks")
