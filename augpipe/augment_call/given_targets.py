@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.augment_call.box_formats import check_format, checked_edges, to_edges
-from augpipe.augment_call.inputs import is_tensor
+from augpipe.augment_call.inputs import host_array, is_tensor
 from augpipe.ops.keep_objects import KnownObjects
 from augpipe.pipeline.objects_of_crops import without_crowds
 from augpipe.recipes.recipe import Recipe
@@ -129,7 +129,8 @@ def known_objects(given: GivenTargets, recipe: Recipe) -> KnownObjects | None:
     if boxes is None:
         return None
     found = given.fields.get("labels")
-    labels = None if found is None else np.asarray(found.cpu() if is_tensor(found) else found).reshape(-1)
+    found = host_array(found, "labels") if is_tensor(found) else found
+    labels = None if found is None else np.asarray(found).reshape(-1)
     names: Any = ()
     if labels is not None and labels.dtype.kind in "US":
         names, labels = np.unique(labels.astype(str), return_inverse=True)
@@ -186,10 +187,14 @@ def _length(name: str, values: Any) -> int:
 
 
 def _numbers(name: str, values: Any, wanted: str) -> Float:
+    given = host_array(values, name) if is_tensor(values) else values
     try:
-        numbers = np.asarray(values.cpu() if is_tensor(values) else values, np.float64)
+        array = np.asarray(given)
+        numbers = array.astype(np.float64, copy=False) if array.dtype.kind != "c" else None
     except (TypeError, ValueError):
         raise ValueError(f"{name} is not numbers of one shape. Give {wanted}.") from None
+    if numbers is None:
+        raise ValueError(f"{name} is of the type {array.dtype}. Give {wanted}.")
     return numbers
 
 
@@ -261,8 +266,9 @@ def _mask(name: str, mask: Any, size: tuple[int, int]) -> Mask:
     if isinstance(mask, str | os.PathLike):
         path = f"{os.fspath(mask)!r:.100}"
         raise ValueError(f"{name} is the path {path}. Give its pixels, numpy.asarray(PIL.Image.open({path})).")
+    pixels = host_array(mask, name) if is_tensor(mask) else mask
     try:
-        array = np.asarray(mask.detach().cpu().numpy() if is_tensor(mask) else mask)
+        array = np.asarray(pixels)
     except ValueError:
         raise ValueError(f"{name} is not numbers of one shape. Give (height, width) numbers.") from None
     if array.ndim < 2 or array.shape[:2] != size or array.dtype.kind not in "biuf":

@@ -51,7 +51,7 @@ def test_boxes_and_points_in_tensors_of_any_kind(name: str, change: Any) -> None
 
 
 def test_labels_of_crops_that_keep_objects_in_bfloat16() -> None:
-    recipe = Recipe(ops=(ops.RandomResizedCrop(size=32, keep_objects=True), ops.Flip()))
+    recipe = Recipe(ops=(ops.RandomResizedCrop(size=32, keep_objects=ops.KeepObjects()), ops.Flip()))
     given = {"bboxes": GIVEN["bboxes"], "bbox_format": "pascal_voc"}
     labels = torch.tensor([3.0], dtype=torch.bfloat16)
     assert Augment(recipe)(image=IMAGE, labels=labels, **given)["labels"].tolist() == [3.0]
@@ -97,8 +97,15 @@ def test_complex_boxes_and_points_are_refused(name: str, is_tensor: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    "image", [IMAGE / 255.0, torch.from_numpy(IMAGE).bfloat16(), torch.from_numpy(IMAGE).long(), IMAGE.astype(np.uint16)]
+    ("image", "remedy"),
+    [
+        (IMAGE / 255.0, "Multiply values of 0 to 1"),
+        (torch.from_numpy(IMAGE).bfloat16(), "Multiply values of 0 to 1"),
+        (torch.from_numpy(IMAGE) > 9, "Multiply values of 0 to 1"),
+        (torch.from_numpy(IMAGE).long(), "Divide values of 16 bits"),
+        (IMAGE.astype(np.uint16), "Divide values of 16 bits"),
+    ],
 )
-def test_images_of_other_types_are_refused_with_the_remedy(image: Any) -> None:
-    with pytest.raises(ValueError, match=rf"^image 0: the (array|tensor) is {image.dtype}, .*\. Multiply .* as uint8"):
+def test_images_of_other_types_are_refused_with_the_remedy(image: Any, remedy: str) -> None:
+    with pytest.raises(ValueError, match=rf"^image 0: the (array|tensor) is {image.dtype}, .* uint8 .*\. {remedy}"):
         Augment(TURNED)(image=image, mask=LABELS)

@@ -4,7 +4,6 @@ import json
 import logging
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
