@@ -138,10 +138,10 @@ def test_a_folder_above_that_cannot_be_listed_is_not_looked_at(
     assert told(caplog, folder) is None
 
 
-def test_texts_that_are_captions_are_not_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    for text in ("2 cats on 4 mats\n", "", "\n\n"):
-        put_texts(put_images(tmp_path / "photos"), text)
-        assert told(caplog, tmp_path / "photos") is None
+@pytest.mark.parametrize("text", ["2 cats on 4 mats\n", "", "\n\n", "1 2 3 4 cats"])
+def test_texts_that_are_captions_are_not_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str) -> None:
+    put_texts(put_images(tmp_path / "photos"), text)
+    assert told(caplog, tmp_path / "photos") is None
 
 
 def test_texts_of_yolo_among_the_images_are_read_with_them(tmp_path: Path) -> None:
@@ -192,3 +192,12 @@ def test_images_without_annotations_are_opened_without_a_warning(
         open_source(put_images(tmp_path / "plain"))
         open_source(tmp_path / "classes")
     assert [record.levelno for record in caplog.records] == [logging.INFO] * 3
+
+
+def test_annotations_of_a_split_that_is_asked_for_are_told_of(tmp_path: Path) -> None:
+    for split in ("train", "val"):
+        put_images(tmp_path / f"images/{split}")
+        put_texts(tmp_path / f"labels/{split}", YOLO_LINE)
+    source = open_source(tmp_path / "images", split="val")
+    assert isinstance(source, FolderSource)
+    assert source.cautions == [remedy(tmp_path / "images/val", tmp_path / "labels/val")]

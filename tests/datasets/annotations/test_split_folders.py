@@ -12,7 +12,6 @@ from augpipe.datasets.annotations.dota import DotaSource
 from augpipe.datasets.annotations.label_map_source import LabelMapSource
 from augpipe.datasets.annotations.voc import VocSource
 from augpipe.datasets.annotations.yolo import YoloSource
-from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.open import open_source
 from tests.datasets.annotations.annotated_sets import SIZES, everything, put_coco, put_image, put_images, put_texts
 from tests.datasets.annotations.test_voc import an_object, put_xml
