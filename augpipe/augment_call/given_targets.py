@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.augment_call.box_formats import check_format, checked_edges, to_edges
+from augpipe.augment_call.box_formats import check_format, checked_edges, refuse_parts, to_edges
 from augpipe.augment_call.inputs import host_array, is_tensor
 from augpipe.ops.keep_objects import KnownObjects
 from augpipe.pipeline.objects_of_crops import without_crowds
@@ -78,6 +78,7 @@ def given_targets(
         rows = rows.reshape(len(rows), -1) if rows.size else np.empty((0, 4))
         if rows.shape[1] < 4:
             raise ValueError(f"bboxes has shape {rows.shape}. Give (N, 4), or more columns for labels.")
+        refuse_parts(rows[:, :4], bbox_format)
         boxes, columns = checked_edges(to_edges(rows[:, :4], bbox_format, size), size, clip), rows[:, 4:]
     of_objects = None if polygons is None else [_rings(one, number) for number, one in enumerate(polygons)]
     rotated = None if rotated_boxes is None else _rotated(rotated_boxes)
@@ -243,6 +244,12 @@ def _taken_apart(keypoints: Float) -> tuple[Float | None, Float | None]:
         )
     if keypoints.ndim == 2:
         _check_finite(keypoints[:, :2], "keypoints[{}]")
+        num, columns = keypoints.shape
+        if num and columns > 3 and columns % 3 == 0 and np.isin(keypoints[:, 2::3], (0, 1, 2)).all():
+            raise ValueError(
+                f"keypoints has shape {keypoints.shape}, which is that of x, y and visibility in turn, as in COCO's "
+                f"files. Give them as (N, K, 3): numpy.reshape(keypoints, (-1, {columns // 3}, 3))."
+            )
         return None, keypoints
     if keypoints.shape[2] == 2:
         keypoints = np.concatenate([keypoints, np.full((*keypoints.shape[:2], 1), 2.0)], axis=2)
