@@ -5,6 +5,7 @@ import mmap
 import os
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from augpipe.datasets.annotations.annotated_source import shown
 
@@ -27,7 +28,9 @@ _BEHIND = ("_masks", "_mask", "_labels", "_annotations", "annot")
 _ENDINGS = (".txt", ".xml", *(mask + end for end in (".png", ".gif", ".bmp", ".tif") for mask in ("", "_mask")))
 """What the names of an image's annotations end with."""
 _LINE = re.compile(rb"\s*\d+(\s+-?[\d.]+(e-?\d+)?){4,}\s*(\n|$)")
+"""Of YOLO; captions have the image's name, too."""
 _COCO_START = re.compile(rb'\s*\{\s*"(info|images|annotations|categories|licenses|type)"\s*:')
+_LABELME = re.compile(rb'\s*\{\s*"version".*"shapes"\s*:', re.DOTALL)
 _START_BYTES = 4096
 _NUM_LEVELS = 3
 """How many of the last folders of a path may have another one next to them."""
@@ -46,25 +49,34 @@ def caution_of_annotations(root: str, images: Sequence[str]) -> list[str]:
         root: the folder that was opened.
         images: paths of its first images, in it or below it.
     """
-    found = _annotations(root, [os.path.relpath(image, root) for image in images])
+    stems = [os.path.splitext(os.path.relpath(image, root))[0] for image in images]
+    try:
+        found = _annotations(root, stems, [os.path.basename(image) for image in images])
+        unread = None if found else next(filter(partial(_is_of_labelme, root), stems), None)
+    except OSError:  # what cannot be read is not what was opened
+        return []
+    if unread is not None:
+        file = shown(f"{unread}.json")
+        return [f"LabelMe's files of its images, as {file!r}, are not read: write them as one JSON file of COCO"]
     if found is None:
         return []
     how = f"open_source({shown(root)!r}, annotations={shown(found)!r})"
     return [f"its annotations, which lie next to it, are not read: {how} reads them"]
 
 
-def _annotations(root: str, images: Sequence[str]) -> str | None:
-    stems = [os.path.splitext(image)[0] for image in images]
+def _annotations(root: str, stems: Sequence[str], names: Sequence[str]) -> str | None:
+    """The folder or the file of annotations; None where there are none."""
     for folder in filter(os.path.isdir, _folders_next_to(root)):
         if any(os.path.isfile(os.path.join(folder, stem + end)) for stem in stems for end in _ENDINGS):
             return folder
-    try:
-        if any(_is_of_yolo(os.path.join(root, f"{stem}.txt")) for stem in stems):
-            return root
-        names = [os.path.basename(image) for image in images[:_NUM_NAMES]]
-        return next((file for file in _coco_files_next_to(root) if _has_objects_of(file, names)), None)
-    except OSError:  # what cannot be read is not what was opened
-        return None
+    if any(_begins(os.path.join(root, f"{stem}.txt"), _LINE) for stem in stems):
+        return root
+    files = _coco_files_next_to(root)
+    return next((file for file in files if _has_objects_of(file, names[:_NUM_NAMES])), None)
+
+
+def _is_of_labelme(root: str, stem: str) -> bool:
+    return _begins(os.path.join(root, f"{stem}.json"), _LABELME)
 
 
 def _folders_next_to(root: str) -> Iterator[str]:
@@ -76,14 +88,6 @@ def _folders_next_to(root: str) -> Iterator[str]:
             for other in (*(other for images, other in _OTHERS if images == name), *(name + end for end in _BEHIND)):
                 yield os.path.join(before, other, inner).rstrip(os.sep)
             inner = os.path.join(name, inner)
-
-
-def _is_of_yolo(path: str) -> bool:
-    """Whether a text file begins with a line of numbers as YOLO's do; captions have the image's name, too."""
-    if not os.path.isfile(path):
-        return False
-    with open(path, "rb") as file:
-        return _LINE.match(file.read(_START_BYTES)) is not None
 
 
 def _coco_files_next_to(root: str) -> Iterator[str]:
@@ -103,10 +107,15 @@ def _coco_files_next_to(root: str) -> Iterator[str]:
 
 def is_coco_file(path: str) -> bool:
     """Whether a JSON file begins as COCO's do."""
+    return _begins(path, _COCO_START)
+
+
+def _begins(path: str, pattern: re.Pattern[bytes]) -> bool:
+    """Whether there is such a file, and how it begins."""
     if not os.path.isfile(path):
         return False
     with open(path, "rb") as file:
-        return _COCO_START.match(file.read(_START_BYTES)) is not None
+        return pattern.match(file.read(_START_BYTES)) is not None
 
 
 def _has_objects_of(path: str, names: Sequence[str]) -> bool:

@@ -123,6 +123,14 @@ def test_a_json_file_of_other_things_is_not_told_of(
     assert told(caplog, folder) is None
 
 
+@pytest.mark.parametrize("content", [{"version": "5", "flags": {}, "shapes": []}, {"title": "a cat"}], ids=str)
+def test_files_of_labelme_are_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture, content: object) -> None:
+    folder = put_images(tmp_path / "photos")
+    (folder / "b.json").write_text(json.dumps(content, indent=2))
+    expected = "LabelMe's files of its images, as 'b.json', are not read: write them as one JSON file of COCO"
+    assert told(caplog, folder) == (expected if "shapes" in str(content) else None)
+
+
 def test_a_folder_above_that_cannot_be_listed_is_not_looked_at(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
