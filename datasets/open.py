@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from augpipe.datasets.annotations.faults import OnError
+from augpipe.datasets.annotations.next_to import NUM_LOOKED_AT, caution_of_annotations
 from augpipe.datasets.annotations.open_annotated import (
     YAML_EXTENSIONS,
-    annotations_next_to,
     open_annotated_folder,
     open_coco,
     open_with_annotations,
@@ -54,8 +54,6 @@ from augpipe.sources.protocol import Source, is_source
 
 _MOST_NAMES = 1_000
 """Next to a path that does not exist, among which one like it is looked for."""
-_NUM_LOOKED_FOR = 100
-"""How many of the first images of a folder are looked at for annotations elsewhere."""
 _ARCHIVES = (".zip", ".7z", ".rar")
 _ACCEPTED = (
     "Accepted: folders of photographs or of class folders, shards, lists, tar, Parquet, URLs and more; augpipe preview "
@@ -292,18 +290,8 @@ def _open_plain_folder(path: str, options: Options) -> Source:
     """A folder of images without annotations, with a caution where annotations of them lie next to it."""
     source = made(FolderSource, path, options=options)
     assert isinstance(source, FolderSource)
-    for sample_id in range(min(len(source), _NUM_LOOKED_FOR)):
-        image = source.name(sample_id)
-        found = annotations_next_to(image) or annotations_next_to(os.path.abspath(image))
-        inner = os.path.dirname(os.path.relpath(image, source.root))
-        if found is not None and (folder := os.path.dirname(found)).endswith(inner):
-            folder = folder.removesuffix(inner).rstrip(os.sep)
-            source.cautions = [
-                *source.cautions,
-                f"its annotations, which lie next to it, are not read: open_source({printable(source.root)!r}, "
-                f"annotations={printable(folder)!r}) reads them",
-            ]
-            break
+    images = [source.name(sample_id) for sample_id in range(min(len(source), NUM_LOOKED_AT))]
+    source.cautions = [*source.cautions, *caution_of_annotations(source.root, images)]
     return source
 
 

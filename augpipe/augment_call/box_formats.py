@@ -46,6 +46,22 @@ def from_edges(edges: Float, name: str, size: tuple[int, int]) -> Float:
     return boxes / (size[1], size[0], size[1], size[0]) if name in _IN_PARTS else boxes
 
 
+def refuse_parts(boxes: Float, name: str) -> None:
+    """Refuse boxes in pixels that look like parts of the image: all lie in its first pixel, and one touches no edge.
+
+    Boxes that another library has cut there touch it.
+
+    Raises:
+        ValueError: they do.
+    """
+    if name not in _IN_PARTS and len(boxes) and boxes.min() >= 0.0 and boxes.max() <= 1.0 and (boxes > 0).all(1).any():
+        number = int((boxes > 0).all(axis=1).argmax())
+        raise ValueError(
+            f"object {number}: the numbers {boxes[number].tolist()} of its box are below 1, as in parts of the image, "
+            f"and bbox_format={name!r} is in pixels. Give bbox_format={_IN_PARTS[0]!r} or {_IN_PARTS[1]!r}."
+        )
+
+
 def checked_edges(edges: Float, size: tuple[int, int], clip: bool) -> Float:
     """(N, 4) boxes within their image of (height, width).
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.augment_call.box_formats import check_format, checked_edges, to_edges
-from augpipe.augment_call.inputs import is_tensor
+from augpipe.augment_call.box_formats import check_format, checked_edges, refuse_parts, to_edges
+from augpipe.augment_call.inputs import host_array, is_tensor
 from augpipe.ops.keep_objects import KnownObjects
 from augpipe.pipeline.objects_of_crops import without_crowds
 from augpipe.recipes.recipe import Recipe
@@ -78,6 +78,7 @@ def given_targets(
         rows = rows.reshape(len(rows), -1) if rows.size else np.empty((0, 4))
         if rows.shape[1] < 4:
             raise ValueError(f"bboxes has shape {rows.shape}. Give (N, 4), or more columns for labels.")
+        refuse_parts(rows[:, :4], bbox_format)
         boxes, columns = checked_edges(to_edges(rows[:, :4], bbox_format, size), size, clip), rows[:, 4:]
     of_objects = None if polygons is None else [_rings(one, number) for number, one in enumerate(polygons)]
     rotated = None if rotated_boxes is None else _rotated(rotated_boxes)
@@ -129,7 +130,8 @@ def known_objects(given: GivenTargets, recipe: Recipe) -> KnownObjects | None:
     if boxes is None:
         return None
     found = given.fields.get("labels")
-    labels = None if found is None else np.asarray(found.cpu() if is_tensor(found) else found).reshape(-1)
+    found = host_array(found, "labels") if is_tensor(found) else found
+    labels = None if found is None else np.asarray(found).reshape(-1)
     names: Any = ()
     if labels is not None and labels.dtype.kind in "US":
         names, labels = np.unique(labels.astype(str), return_inverse=True)
@@ -186,10 +188,14 @@ def _length(name: str, values: Any) -> int:
 
 
 def _numbers(name: str, values: Any, wanted: str) -> Float:
+    given = host_array(values, name) if is_tensor(values) else values
     try:
-        numbers = np.asarray(values.cpu() if is_tensor(values) else values, np.float64)
+        array = np.asarray(given)
+        numbers = array.astype(np.float64, copy=False) if array.dtype.kind != "c" else None
     except (TypeError, ValueError):
         raise ValueError(f"{name} is not numbers of one shape. Give {wanted}.") from None
+    if numbers is None:
+        raise ValueError(f"{name} is of the type {array.dtype}. Give {wanted}.")
     return numbers
 
 
@@ -238,6 +244,12 @@ def _taken_apart(keypoints: Float) -> tuple[Float | None, Float | None]:
         )
     if keypoints.ndim == 2:
         _check_finite(keypoints[:, :2], "keypoints[{}]")
+        num, columns = keypoints.shape
+        if num and columns > 3 and columns % 3 == 0 and np.isin(keypoints[:, 2::3], (0, 1, 2)).all():
+            raise ValueError(
+                f"keypoints has shape {keypoints.shape}, which is that of x, y and visibility in turn, as in COCO's "
+                f"files. Give them as (N, K, 3): numpy.reshape(keypoints, (-1, {columns // 3}, 3))."
+            )
         return None, keypoints
     if keypoints.shape[2] == 2:
         keypoints = np.concatenate([keypoints, np.full((*keypoints.shape[:2], 1), 2.0)], axis=2)
@@ -261,8 +273,9 @@ def _mask(name: str, mask: Any, size: tuple[int, int]) -> Mask:
     if isinstance(mask, str | os.PathLike):
         path = f"{os.fspath(mask)!r:.100}"
         raise ValueError(f"{name} is the path {path}. Give its pixels, numpy.asarray(PIL.Image.open({path})).")
+    pixels = host_array(mask, name) if is_tensor(mask) else mask
     try:
-        array = np.asarray(mask.detach().cpu().numpy() if is_tensor(mask) else mask)
+        array = np.asarray(pixels)
     except ValueError:
         raise ValueError(f"{name} is not numbers of one shape. Give (height, width) numbers.") from None
     if array.ndim < 2 or array.shape[:2] != size or array.dtype.kind not in "biuf":

@@ -97,6 +97,23 @@ def _is_tensor_type(kind: type) -> bool:
     return any(f"{base.__module__}.{base.__qualname__}" == "torch.Tensor" for base in kind.__mro__)
 
 
+def host_array(tensor: Any, name: str) -> npt.NDArray[Any]:
+    """An array of a target's tensor on any device; of bfloat16 in float32, as numpy does not have it.
+
+    Raises:
+        ValueError: numpy does not have its type or layout; says which.
+    """
+    known = tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor
+    try:
+        array: npt.NDArray[Any] = known.numpy(force=True)
+    except (TypeError, NotImplementedError):
+        raise ValueError(
+            f"{name} is a tensor of the type {tensor.dtype} and the layout {tensor.layout} on {tensor.device}, which "
+            "numpy cannot read. Give a dense one, of whole numbers or of float32."
+        ) from None
+    return array
+
+
 def is_on_device(image: Any) -> bool:
     """Whether it is a tensor that is augmented where it lies."""
     return is_tensor(image) and image.device.type in DEVICE_TYPES
@@ -209,15 +226,23 @@ def as_array(image: Any, position: int) -> Pixels:
 def check_dtype(tensor: Any, position: int) -> None:
     """Raise ValueError unless the tensor is uint8; some of torch's types have no numpy type to be told by later."""
     if str(tensor.dtype) != "torch.uint8":
-        raise ValueError(f"image {position}: the tensor is {tensor.dtype}, and must be uint8 with values in 0..255.")
+        raise ValueError(_not_uint8(position, "tensor", tensor))
 
 
 def check_array(array: npt.NDArray[Any], position: int) -> None:
     """Raise ValueError, with the image's position, unless the array is an image."""
+    if array.dtype != np.uint8:
+        raise ValueError(_not_uint8(position, "array", array))
     try:
         check_image(array)
     except ValueError as error:
         raise ValueError(f"image {position}: {error}.") from None
+
+
+def _not_uint8(position: int, kind: str, image: Any) -> str:
+    is_whole = "int" in str(image.dtype)
+    remedy = f"{'Divide values of 16 bits by 257' if is_whole else 'Multiply values of 0 to 1 by 255'}, and round them."
+    return f"image {position}: the {kind} is {image.dtype}, and must be uint8 with values in 0..255. {remedy}"
 
 
 def _is_image(image: Any) -> bool:

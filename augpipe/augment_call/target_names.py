@@ -40,16 +40,24 @@ def named_results(
     for rows, image in zip(plan.views, images, strict=True):
         found = mapped_targets(given, rows, options, drops_empty=drops_empty)
         if found.masks is not None:
-            found = replace(found, masks=[_like(*pair) for pair in zip(found.masks, originals["masks"], strict=True)])
+            pairs = zip(found.masks, originals["masks"], strict=True)
+            found = replace(found, masks=[_like(one, original, keeps_type=True) for one, original in pairs])
         targets = _targets(given, found, bbox_format, drops_empty=drops_empty)
-        targets |= {name: _like(targets[name], original) for name, original in originals.items() if name in targets}
+        targets |= {
+            name: _like(targets[name], original, keeps_type=name == "mask" or name in given.paired)
+            for name, original in originals.items()
+            if name in targets
+        }
         results.append({"image": image, **targets})
     return results
 
 
-def _like(values: Any, original: Any) -> Any:
+def _like(values: Any, original: Any, *, keeps_type: bool) -> Any:
     """An array as a tensor where that is what came; all else as it is."""
-    return import_torch().from_numpy(values) if is_tensor(original) and isinstance(values, np.ndarray) else values
+    if not is_tensor(original) or not isinstance(values, np.ndarray):
+        return values
+    tensor = import_torch().from_numpy(values)
+    return tensor.to(original.dtype) if keeps_type else tensor
 
 
 def _targets(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from augpipe.augment_call.given_targets import GivenTargets, chosen, given_targets
-from augpipe.augment_call.inputs import is_tensor
+from augpipe.augment_call.inputs import host_array, is_tensor
 from augpipe.augment_call.mapped_targets import MappedTargets, mapped_targets
 from augpipe.augment_call.tv_names import tv_name
 from augpipe.planning.output_format import import_torch
@@ -101,7 +101,7 @@ class Structure:
 
 
 def _array(tensor: Any, dtype: Any = None) -> Any:
-    array = tensor.cpu().numpy()
+    array = host_array(tensor, f"a {tv_name(type(tensor))}")
     return array if dtype is None else array.astype(dtype)
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from augpipe.ops.keep_objects import KnownObjects
 from augpipe.recipes.recipe import Recipe
 from augpipe.sources.protocol import Ints, Source
-from augpipe.sources.targets import are_outside, has_targets, targets_of
+from augpipe.sources.targets import are_outside, has_targets, targets_of, targets_of_none
 from augpipe.validation.plural import count
 from augpipe.validation.suggest import nearest
 
@@ -24,7 +24,7 @@ def check_kept_objects(source: Source, recipes: Sequence[Recipe]) -> None:
     for recipe in recipes:
         for kind, keep in recipe.keeping:
             told = f"{kind} of {recipe.called} keeps objects"
-            known = source.targets_of(np.empty(0, np.int64)) if has_targets(source) else None
+            known = targets_of_none(source) if has_targets(source) else None
             if known is None or known.boxes is None:
                 raise ValueError(
                     f"{told}, and the source has no boxes: {source!r:.200}. Give one with annotations of objects, or "

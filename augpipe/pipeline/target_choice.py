@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
-import numpy as np
-
 from augpipe.planning.fields import label_maps_mixed_by, refuse_targets
 from augpipe.recipes.recipe import Recipe
 from augpipe.sources.protocol import Source
-from augpipe.sources.targets import has_targets
+from augpipe.sources.targets import has_targets, targets_of_none
 
 if TYPE_CHECKING:
     from augpipe.planning.targets.options import TargetOptions
@@ -56,7 +54,7 @@ def chosen_targets(
     for recipe in recipes:
         _refuse(recipe, has_label_maps=bool(source.has_label_maps))
     if options.masks or options.polygons:
-        known = source.targets_of(np.empty(0, np.int64))
+        known = targets_of_none(source)
         if known is None or known.polygons is None:
             wanted = "masks" if options.masks else "polygons"
             raise ValueError(

@@ -87,7 +87,7 @@ class TargetStages:
         """Read an item's label map, and map it by each view's (1,) plan record and kernel row."""
         name = self._source.name(item.sample_id)
         try:
-            labels = np.asarray(self._source.label_map(item.sample_id))
+            labels = _array_of(self._source.label_map(item.sample_id))
         except (ConnectionError, SourceChangedError):  # they say nothing of the label map: nothing to skip
             raise
         except (ValueError, OSError) as problem:
@@ -101,7 +101,7 @@ class TargetStages:
                 f"{height}x{width} (height x width)",
             )
         by = self._options.mask_interpolation
-        held = (labels.dtype, labels.shape[2:]) if by == "linear" else _held_as(labels)
+        held = _held_as(labels, keeps_type=by == "linear")
         fill = fill_of(np.empty(0, held[0]), self._options.mask_fill)
         for (row, table), room in zip(views, self._rooms(batch, held, name), strict=True):
             fills = self._options.mask_border == "fill"
@@ -132,10 +132,23 @@ class TargetStages:
         return [np.empty((0, *size, *planes), dtype) for size in batch.sizes]
 
 
-def _held_as(labels: LabelMap) -> Kind:
+def _array_of(labels: Any) -> LabelMap:
+    """An array of what a source gave.
+
+    Raises:
+        ValueError: numpy has no such numbers.
+    """
+    try:
+        return np.asarray(labels)
+    except TypeError as problem:
+        raise ValueError(f"{problem}. Give an array of whole numbers, or of float32.") from problem
+
+
+def _held_as(labels: LabelMap, *, keeps_type: bool) -> Kind:
     """Whole numbers of classes are int64, as losses take them; colours and other numbers stay what they are."""
     is_classes = labels.ndim == 2 and labels.dtype.kind in "iu"
-    return np.dtype(np.int64) if is_classes else labels.dtype, labels.shape[2:]
+    is_wide = is_classes and not keeps_type
+    return np.dtype(np.int64) if is_wide else labels.dtype.newbyteorder("="), labels.shape[2:]
 
 
 def _in_words(kind: Kind) -> str:

@@ -21,8 +21,10 @@ def write_look_up(rows: Rows, frame: Frame, recipe: Recipe, view: View, *, stand
     """Fill in what a pass looks up; one that stands alone has a group with an `own_look`."""
     border, fill = recipe.beyond_of(view)
     rows["border"], rows["fill"] = BORDERS.index(border), fill
-    if border == "constant":
-        is_sharp = frame.is_edge_sharp | frame.is_edge_kept | stands_alone | _hides_border(frame)
+    if border in ("constant", "wrap"):  # others go on at the edge as the image does
+        is_sharp = _hides_border(frame)
+        if border == "constant":
+            is_sharp |= frame.is_edge_sharp | frame.is_edge_kept | stands_alone
         rows["border"][is_sharp] = BORDERS.index("sharp")
     _compose(rows, frame)
     if recipe.interpolation == "nearest" or not recipe.antialias or stands_alone:
@@ -30,7 +32,7 @@ def write_look_up(rows: Rows, frame: Frame, recipe: Recipe, view: View, *, stand
 
 
 def _hides_border(frame: Frame) -> npt.NDArray[np.bool_]:
-    """(B,) whether nothing is shown of what lies beyond the part that crops keep: its edge does not mix with a fill."""
+    """(B,) whether nothing beyond the part that crops keep is shown: its edge does not mix with the border."""
     after, before = frame.maps
     left, top, right, bottom = frame.seen
     half_width, half_height = 0.5 * frame.out_widths, 0.5 * frame.out_heights

@@ -26,7 +26,7 @@ from augpipe.sources.protocol import (
     stamp_of,
 )
 from augpipe.sources.subset import Subset, as_target_source, check_id, check_ids, check_source, row_index_of
-from augpipe.sources.targets import LabelMap, Targets, has_targets, joined
+from augpipe.sources.targets import LabelMap, Targets, has_targets, joined, targets_of_none
 from augpipe.validation.arguments import as_seed
 from augpipe.validation.plural import count
 
@@ -188,11 +188,10 @@ class Concat:
     def targets_of(self, sample_ids: Ints) -> Targets | None:
         """The objects of these samples; None where only label maps are known."""
         asked = {number: (where, inner) for number, where, inner in self._by_source(sample_ids)}
-        none = np.empty(0, np.intp), np.empty(0, np.int64)
         parts = []
-        for number, source in enumerate(self._sources):  # all, so that each batch has what any of them knows
-            where, inner = asked.get(number, none)
-            objects = as_target_source(source).targets_of(inner)
+        for number, source in enumerate(map(as_target_source, self._sources)):
+            where, inner = asked.get(number, (_NOWHERE, None))  # so that each batch has what any of them knows
+            objects = targets_of_none(source) if inner is None else source.targets_of(inner)
             if objects is None:
                 return None
             parts.append((where, objects))
@@ -274,13 +273,14 @@ def _check_targets(sources: Sequence[Source]) -> None:
                 )
 
 
+_NOWHERE = np.empty(0, np.intp)
 _KINDS = ("whether there are any", "label maps", "classes of objects", "swapped key points", "what is known of objects")
 
 
 def _target_kind(source: Source) -> tuple[Any, ...]:
     if not has_targets(source):
         return False, False, [], [], []
-    objects = source.targets_of(np.empty(0, np.int64))
+    objects = targets_of_none(source)
     names = ("labels", "boxes", "rotated_boxes", "keypoints")
     known = [] if objects is None else [name for name in names if getattr(objects, name) is not None]
     if objects is not None and objects.keypoints is not None:

@@ -209,6 +209,19 @@ def targets_of(source: TargetSource, sample_ids: Ints) -> Targets | None:
     return objects
 
 
+def targets_of_none(source: TargetSource) -> Targets | None:
+    """The targets of no image, which tell of what kind those of a source are: the first sample's, cut."""
+    if not len(source):
+        return source.targets_of(np.empty(0, np.int64))
+    first = source.targets_of(np.zeros(1, np.int64))  # many sources of one's own have no answer to none
+    if first is None:
+        return None
+    names = ("counts", "labels", "boxes", "rotated_boxes", "keypoints")
+    cut = {name: values[:0] for name in names if (values := getattr(first, name)) is not None}
+    fields = {name: values[:0] for name, values in first.fields.items()}
+    return Targets(**cut, polygons=None if first.polygons is None else [], fields=fields)
+
+
 def are_outside(objects: Targets) -> npt.NDArray[np.bool_]:
     """(N,) which rotated boxes have no part in their image: the boxes around them, cut at its edge, have no size."""
     if objects.rotated_boxes is None or objects.boxes is None:

@@ -8,6 +8,7 @@ from augpipe.datasets.annotations.annotated_source import AnnotatedSource, shown
 from augpipe.datasets.annotations.coco import CocoSource
 from augpipe.datasets.annotations.dota import DotaSource, are_of_dota
 from augpipe.datasets.annotations.label_map_source import LabelMapSource
+from augpipe.datasets.annotations.next_to import SIDE_BY_SIDE, is_coco_file
 from augpipe.datasets.annotations.pairs_of_files import walk
 from augpipe.datasets.annotations.panoptic import PanopticSource, is_panoptic_file
 from augpipe.datasets.annotations.voc import VocSource
@@ -19,16 +20,13 @@ from augpipe.datasets.metadata.names import listed
 from augpipe.sources.protocol import Source
 
 YAML_EXTENSIONS = (".yaml", ".yml")
-_MAPS = (
-    *(("images", other) for other in ("masks", "annotations", "labels", "labelTxt", "annfiles", "mask")),
-    ("image", "mask"),
-)
-"""Folders of images and of label maps or text files that lie side by side."""
-_ENDINGS = (".txt", ".xml", ".png", "_mask.png")
-"""What the names of an image's annotations end with."""
 _ARRAY_ENDING = ".npy"
-_COCO_START = re.compile(rb'\s*\{\s*"(info|images|annotations|categories|licenses|type)"\s*:')
-_START_BYTES = 4096
+_ARRAYS_AS_MAPS = """\
+import pathlib, numpy, PIL.Image
+for path in pathlib.Path({folder!r}).rglob("*{ending}"):
+    labels = numpy.load(path)
+    assert (labels == labels.astype("uint16")).all(), f"{{path}} does not hold labels of 0 to 65535"
+    PIL.Image.fromarray(labels.astype("uint16")).save(path.with_suffix(".png"))"""
 _NAMES = re.compile(rb"^['\"]?(names|nc)['\"]?\s*:", re.MULTILINE)
 _YAML_BYTES = 1 << 20
 
@@ -89,7 +87,7 @@ def open_annotated_folder(path: str, options: Options) -> Source | None:
         return open_coco(_one_of(path, found, options["split"]), {**options, "split": None}, path)
     if {"leftImg8bit", "gtFine"} <= names:
         return _open_cityscapes(path, options)
-    for images, maps in _MAPS:
+    for images, maps in SIDE_BY_SIDE:
         if {images, maps} <= names:
             source = _open_side_by_side(path, images, maps, options)
             if source is not None:
@@ -102,19 +100,6 @@ def open_annotated_folder(path: str, options: Options) -> Source | None:
     if split is None or not splits_among(folders):
         return None
     return open_annotated_folder(os.path.join(path, chosen(path, sorted(folders), split)), {**options, "split": None})
-
-
-def annotations_next_to(image: str) -> str | None:
-    """The file of annotations of an image in `images` or a folder below it, where it lies as usual."""
-    above, name = os.path.split(os.path.splitext(image)[0])
-    for images, others in (*_MAPS, ("JPEGImages", "Annotations")):
-        before, middle, after = f"{os.sep}{above}{os.sep}".rpartition(f"{os.sep}{images}{os.sep}")
-        if middle:
-            folder = f"{before}{os.sep}{others}{os.sep}{after}"[1:]
-            for ending in _ENDINGS:
-                if os.path.isfile(found := os.path.join(folder, name + ending)):
-                    return found
-    return None
 
 
 def open_to_check(path: str, split: str | None = None) -> AnnotatedSource | None:
@@ -162,14 +147,6 @@ def _coco_files(path: str, names: Sequence[str]) -> list[str]:
     if os.path.isdir(inner):
         files += [f"annotations/{name}" for name in sorted(os.listdir(inner)) if name.lower().endswith(".json")]
     return [file for file in files if is_coco_file(os.path.join(path, file))]
-
-
-def is_coco_file(path: str) -> bool:
-    """Whether a JSON file begins as COCO's do."""
-    if not os.path.isfile(path):
-        return False
-    with open(path, "rb") as file:
-        return _COCO_START.match(file.read(_START_BYTES)) is not None
 
 
 def _one_of(path: str, files: Sequence[str], split: str | None) -> str:
@@ -225,17 +202,18 @@ def _open_pair(images: str, annotations: str, options: Options) -> Source | None
     """A folder of images and one of VOC's XML files, of label maps, or of text files of YOLO or DOTA."""
     if _has(annotations, lambda name: name.lower().endswith(".xml")):
         return made(VocSource, images, annotations, options=options)
-    if _has(annotations, is_image_name):
+    has_texts = _has(annotations, lambda name: name.lower().endswith(".txt"))
+    is_among_images = has_texts and os.path.samefile(images, annotations)
+    if not is_among_images and _has(annotations, is_image_name):
         return made(LabelMapSource, images, annotations, options={**options, "on_error": None})
-    if _has(annotations, lambda name: name.lower().endswith(".txt")):
+    if has_texts:
         kind = DotaSource if are_of_dota(annotations) else YoloSource
         return made(kind, images, annotations, options=options)
     arrays = [name for name in walk(annotations) if name.endswith(_ARRAY_ENDING)]
     if arrays:
-        first = shown(sorted(arrays)[0])
         raise ValueError(
             f"{shown(annotations)} holds arrays ({listed(sorted(arrays))}), and label maps are read from PNG files. "
-            f'Write each as one: PIL.Image.fromarray(numpy.load("{first}").astype("uint8")).save("{first[:-4]}.png").'
+            f"Write each as one:\n{_ARRAYS_AS_MAPS.format(folder=shown(annotations), ending=_ARRAY_ENDING)}"
         )
     return None
 

@@ -17,7 +17,7 @@ from augpipe.datasets.prepare.sample_targets import whole_of
 from augpipe.datasets.prepare.tally import Tally, TallyBuilder
 from augpipe.datasets.shards.manifest import Manifest, Scale, ShardInfo, TargetsInfo
 from augpipe.sources.protocol import Source, label_width_of, labels_of
-from augpipe.sources.targets import has_targets
+from augpipe.sources.targets import has_targets, targets_of_none
 
 REJECTS_NAME = "rejects.csv"
 REPORT_NAME = "report.html"
@@ -96,7 +96,7 @@ def _targets_info(source: Source) -> TargetsInfo | None:
         return None
     names = getattr(whole_of(source), "keypoint_names", ())
     return TargetsInfo(
-        has_objects=source.targets_of(np.empty(0, np.int64)) is not None,
+        has_objects=targets_of_none(source) is not None,
         has_label_maps=source.has_label_maps,
         object_classes=tuple(source.object_classes),
         category_ids=tuple(getattr(whole_of(source), "category_ids", ())),

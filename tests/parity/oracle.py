@@ -175,8 +175,8 @@ class Expected:
                 first_y : max(ceil(top + height), first_y + 1), first_x : max(ceil(left + width), first_x + 1)
             ]
             x, y = x - first_x, y - first_y
-        is_sharp = self.is_edge_sharp or self.is_edge_kept or self.hides_border
-        if is_sharp and border == "constant":
+        is_sharp = self.is_edge_sharp or self.is_edge_kept
+        if (border == "constant" and is_sharp) or (border in ("constant", "wrap") and self.hides_border):
             is_seen = (x > -0.5) & (x < pixels.shape[1] - 0.5) & (y > -0.5) & (y < pixels.shape[0] - 0.5)
             black = averaged(pixels, x, y, support, border, (0.0, 0.0, 0.0), weights)
             weight = averaged(np.ones_like(pixels), x, y, support, border, (0.0, 0.0, 0.0), weights)

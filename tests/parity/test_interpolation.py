@@ -114,13 +114,14 @@ def test_blur_widens_the_bilinear_look_up_alone() -> None:
         Recipe(interpolation="cubic", ops=[])  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("border", ["constant", "wrap"])
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("scale", [0.3, 1.7])
-def test_what_is_resized_does_not_mix_with_a_constant_border(interpolation: Any, scale: float) -> None:
+def test_what_is_resized_does_not_mix_with_its_border(border: Any, interpolation: Any, scale: float) -> None:
     """Where nothing beyond a crop is shown, as Pillow's own resize of the crop does; so it is before a later pass."""
     image, by = smooth(61, 90), {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
     height, width = round(61 * scale), round(90 * scale)
-    resized = Recipe(ops=[ops.Resize(size=(height, width)), ops.Flip(p=1.0)], border="constant", fill=90)
+    resized = Recipe(ops=[ops.Resize(size=(height, width)), ops.Flip(p=1.0)], border=border, fill=90)
     recipe = resized.model_copy(update={"interpolation": interpolation})
     expected = np.asarray(Image.fromarray(image).resize((width, height), by[interpolation])).astype(int)[:, ::-1]
     found = Augment(recipe, dtype="uint8", layout="NHWC")(image).astype(int)
@@ -130,10 +131,11 @@ def test_what_is_resized_does_not_mix_with_a_constant_border(interpolation: Any,
     levels = Augment(later, dtype="uint8", layout="NHWC")(image).astype(int)
     assert later.num_passes == 2 and np.abs(levels[:, ::-1] - expected).max() <= 1
     crop = ops.RandomResizedCrop(size=(40, 50), scale=(0.2, 0.2))  # within the image: all its edges are a crop's
-    cropped = Recipe(ops=[crop], border="constant", fill=90, interpolation=interpolation)
+    cropped = Recipe(ops=[crop], border=border, fill=90, interpolation=interpolation)
     drawn = plan(cropped, [0], sizes=[(61, 90)])
-    whole = Augment(cropped, dtype="uint8", layout="NHWC")(np.full((61, 90, 3), 200, np.uint8), plan=drawn)
-    assert (whole == 200).all()
+    columns = np.repeat(np.linspace(0, 200, 90).astype(np.uint8)[None, :, None], 61, axis=0).repeat(3, axis=2)
+    whole = Augment(cropped, dtype="uint8", layout="NHWC")(columns, plan=drawn)
+    assert (np.diff(whole.astype(int), axis=1) >= 0).all() and (whole == whole[:1]).all()
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_several_of_another_library() -> None:
 
 
 def test_what_another_library_holds_is_checked_as_an_array_is() -> None:
-    with pytest.raises(ValueError, match=r"^image 1: the array is float32, and must be uint8 with values in 0..255\.$"):
+    with pytest.raises(ValueError, match=r"^image 1: the array is float32, and must be uint8 with values in 0..255\. "):
         Augment(PAPER)([RGB, Foreign(RGB.astype(np.float32))])
 
 

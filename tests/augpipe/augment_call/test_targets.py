@@ -239,7 +239,15 @@ def test_objects_shuffled_give_the_same_shuffled() -> None:
     assert found == dict(zip(one["object_ids"].tolist(), one["bboxes"].tolist(), strict=True))
 
 
+def test_points_with_columns_that_are_no_visibility_keep_them() -> None:
+    for columns in ([3.0, 40, 30, 2], [0.5, 40, 30, 0.2], [2.0, 40, 30], [2.0]):
+        result = augmented(keypoints=[[50, 30, *columns]])
+        assert result["keypoints"].tolist() == [[110, 30, *np.float32(columns).tolist()]]
+
+
 WRONG: dict[str, dict[str, Any]] = {
+    "points as COCO writes them": {"keypoints": [[50, 30, 2, 0, 0, 0], [0, 0, 0, 20, 20, 1]]},
+    "parts as pixels": {"bboxes": [[0.1, 0.2, 0.3, 0.4], [0.0, 0.5, 0.5, 0.5]], "bbox_format": "coco"},
     "no format": {"bboxes": [BOX]},
     "another format": {"bboxes": [BOX], "bbox_format": "voc"},
     "negative": {"bboxes": [BOX, [50, 30, 20, 70]], "bbox_format": "pascal_voc"},

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from augpipe import Augment, Recipe, TargetOptions, ops
+from augpipe import Augment, Recipe, SampleError, TargetOptions, ops
 from augpipe.planning.targets import fill_notice
 from tests.augpipe.loader.target_sources import (
     TARGET_RECIPES,
@@ -49,6 +49,26 @@ def test_label_maps_stay_while_somebody_holds_them() -> None:
         kept.append(batch.targets)
         copies.append(batch.targets.clone())
     assert len(kept) > 5 and all(held.equal(copied) for held, copied in zip(kept, copies, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [">i4", ">u2", ">f4"])
+@pytest.mark.parametrize("by", ["nearest", "linear"])
+def test_label_maps_in_the_other_byte_order_are_those_in_this_one(dtype: str, by: Any) -> None:
+    """As `.npy` files, TIFF and NIfTI may have them; torch takes none."""
+    source, swapped = label_map_source(3), label_map_source(3)
+    own = np.dtype(dtype).newbyteorder("=")
+    source.maps = [one.astype(own) for one in source.maps]
+    swapped.maps = [one.astype(dtype) for one in source.maps]
+    options = TargetOptions(mask_interpolation=by)
+    for batch, other in zip(loader_of(source, targets=options), loader_of(swapped, targets=options), strict=True):
+        assert batch.targets.dtype == other.targets.dtype and batch.targets.equal(other.targets)
+
+
+def test_a_label_map_that_numpy_cannot_hold_is_an_error_that_names_it() -> None:
+    source = label_map_source(3)
+    source.maps = [torch.from_numpy(one).bfloat16() for one in source.maps]  # type: ignore[misc]
+    with pytest.raises(SampleError, match="its label map: .*BFloat16"):
+        [*loader_of(source)]
 
 
 def test_label_maps_go_along_with_objects() -> None:

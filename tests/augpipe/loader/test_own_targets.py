@@ -126,6 +126,24 @@ def test_each_batch_of_joined_sources_has_what_any_of_them_knows() -> None:
             assert row["tag"] == ["a" if is_outlined else None]
 
 
+class Joining(OwnSource):
+    """It joins what it knows of each image, which fails where it is asked for no image."""
+
+    def targets_of(self, sample_ids: Any) -> Targets:
+        known = [super(Joining, self).targets_of(np.array([sample_id])) for sample_id in sample_ids]
+        boxes, labels = (np.concatenate([getattr(one, name) for one in known]) for name in ("boxes", "labels"))
+        rings = [ring for one in known for ring in one.polygons or ()]
+        return Targets(counts=np.ones(len(known), np.int64), boxes=boxes, labels=labels, polygons=rings)
+
+
+def test_a_source_is_not_asked_for_the_targets_of_no_image() -> None:
+    crop = ops.RandomResizedCrop(size=32, keep_objects=ops.KeepObjects(classes={"dog": 1.0}))
+    ring = np.array([[10.0, 20.0], [50.0, 20.0], [50.0, 55.0]])
+    source = Concat([Joining(2, polygons=[[ring]]), Joining(2, polygons=[[ring]])])
+    for batch in epochs(source, Recipe(ops=[crop]), 1, masks=True):
+        assert batch.targets[0]["masks"].any()
+
+
 class Forgetful(MemorySource):
     """Its `targets_of` would never be asked."""
 

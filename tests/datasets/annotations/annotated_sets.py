@@ -30,6 +30,13 @@ def put_images(folder: Path, sizes: Mapping[str, tuple[int, int]] = SIZES) -> Pa
     return folder
 
 
+def put_texts(folder: Path, text: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in SIZES:
+        (folder / f"{name}.txt").write_text(text)
+    return folder
+
+
 def coco_content(annotations: Any, **others: Any) -> dict[str, Any]:
     """A COCO file of a, b and c with two classes; each annotation has an id, an image and a class unless it says so."""
     return {

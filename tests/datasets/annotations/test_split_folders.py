@@ -1,10 +1,8 @@
 """Splits that are folders with images and annotations, and folders of images whose annotations lie elsewhere."""
 
 import json
-import logging
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -14,19 +12,11 @@ from augpipe.datasets.annotations.dota import DotaSource
 from augpipe.datasets.annotations.label_map_source import LabelMapSource
 from augpipe.datasets.annotations.voc import VocSource
 from augpipe.datasets.annotations.yolo import YoloSource
-from augpipe.datasets.formats.folder import FolderSource
 from augpipe.datasets.open import open_source
-from tests.datasets.annotations.annotated_sets import SIZES, everything, put_coco, put_image, put_images
+from tests.datasets.annotations.annotated_sets import SIZES, everything, put_coco, put_image, put_images, put_texts
 from tests.datasets.annotations.test_voc import an_object, put_xml
 
 NAMES = {"train": ("plane", "ship"), "valid": ("ship",)}
-
-
-def put_texts(folder: Path, text: str) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in SIZES:
-        (folder / f"{name}.txt").write_text(text)
-    return folder
 
 
 def dota_lines(split: str) -> str:
@@ -95,74 +85,3 @@ def test_splits_of_voc_agree_in_their_classes(tmp_path: Path) -> None:
     assert isinstance(source, VocSource) and source.object_classes == ("anchor", "plane", "ship")
     boxes = everything(source).boxes
     assert boxes is not None and boxes[0].tolist() == [2, 2, 9, 9]  # pixels count from 0, as in train
-
-
-@pytest.mark.parametrize(
-    ("images", "labels"),
-    [
-        ("images/train", "labels/train"),
-        ("train/images", "train/labels"),
-        ("images", "masks"),
-        ("images/train", "labelTxt/train"),
-    ],
-)
-def test_images_whose_annotations_lie_elsewhere_are_opened_with_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, images: str, labels: str
-) -> None:
-    folder = put_images(tmp_path / images)
-    for name, size in SIZES.items():
-        if labels == "masks":
-            put_image(tmp_path / f"masks/{name}.png", size)
-        else:
-            put_texts(tmp_path / labels, "0 0.5 0.5 0.2 0.2\n" if "labels" in labels else dota_lines("train"))
-    with caplog.at_level(logging.INFO, "augpipe"):
-        assert isinstance(open_source(folder), FolderSource)
-    (told,) = [record for record in caplog.records if "FolderSource" in record.getMessage()]
-    assert told.levelno == logging.WARNING
-    remedy = f"open_source({str(folder)!r}, annotations={str(tmp_path / labels)!r})"
-    assert told.getMessage().endswith(f"its annotations, which lie next to it, are not read: {remedy} reads them")
-    assert not isinstance(open_source(folder, annotations=tmp_path / labels), FolderSource)
-
-
-@pytest.mark.parametrize(
-    ("current", "given", "labels"), [(".", "images", "labels"), ("images", ".", "{}/labels")], ids=["above", "inside"]
-)
-def test_annotations_are_found_from_the_current_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, current: str, given: str, labels: str
-) -> None:
-    put_images(tmp_path / "images")
-    put_texts(tmp_path / "labels", "0 0.5 0.5 0.2 0.2\n")
-    monkeypatch.chdir(tmp_path / current)
-    source = open_source(given)
-    assert isinstance(source, FolderSource)
-    (caution,) = source.cautions
-    assert f"open_source({given!r}, annotations={labels.format(tmp_path)!r})" in caution
-
-
-def test_images_without_annotations_are_opened_without_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = put_images(tmp_path / "images/train")
-    (tmp_path / "labels/train").mkdir(parents=True)
-    (tmp_path / "labels/train/other.txt").write_text("")
-    for name in ("cat", "dog"):  # in a class's folder: those of no folder that is opened
-        put_images(tmp_path / f"classes/{name}/images")
-        put_texts(tmp_path / f"classes/{name}/labels", "")
-    with caplog.at_level(logging.INFO, "augpipe"):
-        open_source(folder)
-        open_source(put_images(tmp_path / "plain"))
-        open_source(tmp_path / "classes")
-    assert [record.levelno for record in caplog.records] == [logging.INFO] * 3
-
-
-@pytest.mark.parametrize("others", [(), ("cats",)], ids=["alone", "with other folders"])
-def test_arrays_in_place_of_label_maps_are_refused(tmp_path: Path, others: tuple[str, ...]) -> None:
-    for folder in ("images", *others):
-        put_images(tmp_path / folder)
-    (tmp_path / "masks").mkdir()
-    for name, size in SIZES.items():
-        np.save(tmp_path / f"masks/{name}.npy", np.zeros(size, np.uint8))
-    with pytest.raises(ValueError, match=r"masks holds arrays \('a.npy', .*\), and label maps are .*\.png"):
-        open_source(tmp_path)
-    with pytest.raises(ValueError, match=r"masks holds arrays \('a.npy', .*\), and label maps are .*\.png"):
-        open_source(tmp_path / "images", annotations=tmp_path / "masks")
