@@ -41,6 +41,10 @@ COLOUR_STEP = np.dtype(
   square that a ring has room for, a disc's radius, and the part of what is seen that a disc leaves.
 - `GRAIN`: the standard deviation of the hue, in sixths of a turn; mean and standard deviation of what is added to the
   lightness of HLS, in levels.
+- `HOLES`: along x, how many cells there are, how many pixels they take, the sum of a hole's sides in a smaller cell and
+  in one a pixel wider, and after how many pixels of a cell its hole begins, below 0 where a word draws it for each; the
+  same along y; levels of R, G and B.
+- `DROP`: of 2^24 words how many drop a pixel; 1 where channels share them; levels of R, G and B.
 - `CONTRAST`, `SHARPNESS`: the factor. `AUTO_CONTRAST`, `EQUALIZE`: none.
 - `CLAHE`: the clip limit, and how many tiles lie along y and along x.
 - `MEDIAN`: the side of the square that it looks at.
@@ -54,7 +58,7 @@ COLOUR_STEP = np.dtype(
 
 NONE, MATRIX, TABLE, VIGNETTE, NOISE, FILL, HSV, AUTO_CONTRAST, EQUALIZE, CONTRAST, SHARPNESS = range(11)
 CLAHE, MEDIAN, SEPARABLE, CONVOLVE, JPEG, SHUFFLE, COARSEN = range(11, 18)
-HAZE, GRAIN = -1, -2
+HAZE, GRAIN, HOLES, DROP = -1, -2, -3, -4
 """Below `FIRST_LOOK`, as all that change pixels one by one; saved plans hold the numbers above."""
 FIRST_LOOK = AUTO_CONTRAST
 """From this kind on, a step looks at other pixels of the rendered image, so it waits until all of them have come."""

@@ -13,6 +13,7 @@ from augpipe.gpu_ops.image import (
     clahe,
     compression,
     dct,
+    dropouts,
     field,
     lab,
     lens,
@@ -46,6 +47,7 @@ LEAVES = {
         clahe,
         compression,
         dct,
+        dropouts,
         field,
         lab,
         lens,
@@ -85,6 +87,13 @@ ARGUMENTS = {
     "cells.edge": [(nth, num, length) for num in (1, 3, 16) for nth in range(num + 1) for length in (1, 7, 224)],
     "cells.cell_of": [(at, num, length) for num in (1, 3, 16) for length in (1, 7, 224) for at in range(length)],
     "cells.coarse": [(at, num, 40, F(40 / num)) for num in (1, 7, 13, 40) for at in range(40)],
+    "dropouts.hole_cell": [(at, num, length) for num in (1, 3, 16) for length in (16, 224) for at in range(length)],
+    "dropouts.cell_start": [
+        (nth, num, length) for num in (1, 3, 32_768) for nth in (0, 1, num) for length in (7, 65_536)
+    ],
+    "dropouts.hole_side": [(both, cell, 9) for both in range(17) for cell in (9, 10)],
+    "dropouts.hole_start": [(room, shift, np.uint64(2**31)) for room in (0, 1, 7) for shift in (-1, 0, 3, 9)],
+    "dropouts.is_dropped": [(np.uint32(word), F(limit)) for word in (0, 2**31, 2**32 - 1) for limit in (0, 0.5, 2**24)],
     "weather.chroma_in_hls": numbers((0, 510), (0, 1)),
     "weather.disc_place": [
         (np.uint64(word), F(first), room)
@@ -202,6 +211,7 @@ NOT_OF_ONE_FLOAT = {
     ),
     *("clahe.tile_side", "clahe.most_counted", "clahe.rounded", "clahe.table_entry", "lab.brightness"),
     *("lab.roots", "lab.relit"),
+    *("dropouts.hole_cell", "dropouts.cell_start", "dropouts.hole_side", "dropouts.hole_start", "dropouts.is_dropped"),
     *("weather.disc_place", "weather.half_chord", "weather.ring_room", "weather.ring_start"),
 }
 """Leaves that give a whole number, or several numbers."""

@@ -4,7 +4,7 @@ import colorsys
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import pairwise, permutations
+from itertools import pairwise, permutations, product
 from math import ceil
 from typing import Any
 
@@ -618,6 +618,48 @@ def _coarse_dropout(expected: Expected, op: ops.CoarseDropout, drawn: Any) -> No
     expected.tones.append(fill)
 
 
+def _grid_dropout(expected: Expected, op: ops.GridDropout, drawn: Any) -> None:
+    key, shift = tuple(int(word) for word in drawn["key"]), [int(one) for one in drawn["shift_px"]]
+    sides, unit_px = (expected.out_height, expected.out_width), int(drawn["unit_px"])
+    units = [max(min(unit_px, side) or side // num, 2) for side, num in zip(sides, op.grid, strict=True)]
+    if op.fit == "square" and not unit_px:
+        units[0] = max(min(units[1], sides[0]), 2)
+    axes = []
+    for side, unit, num in zip(sides, units, op.grid, strict=True):
+        num_even = max(side // unit, 1) if unit_px else max(min(num, side // 2), 1)
+        ends = [side * nth // num_even for nth in range(num_even + 1)]
+        axes.append(list(pairwise(ends if op.fit == "even" else range(0, side + unit, unit))))
+    words = philox(np.arange(len(axes[0]) * len(axes[1]), dtype=np.uint64), key)
+
+    def fill(levels: Float, radius: Float) -> Float:
+        filled, cells = levels.copy(), product(*axes)
+        for nth, cell in enumerate(cells):
+            hole = []
+            for (first, end), word, offset in zip(cell, (words[1][nth], words[0][nth]), shift, strict=True):
+                length = min(max(int((end - first) * op.ratio), 1), end - first - 1)
+                room = end - first - length
+                first += int(word) * (room + 1) // 2**32 if offset < 0 else min(offset, room)
+                hole.append(slice(first, first + length))
+            filled[tuple(hole)] = op.fill
+        return filled
+
+    if drawn["applied"]:
+        expected.tones.append(fill)
+
+
+def _pixel_dropout(expected: Expected, op: ops.PixelDropout, drawn: Any) -> None:
+    share, key = float(drawn["share"]), tuple(int(word) for word in drawn["key"])
+    fill = drawn["levels"].astype(np.float64)
+
+    def drop(levels: Float, radius: Float) -> Float:
+        words = philox(np.arange(levels[:, :, 0].size, dtype=np.uint64), key)
+        chosen = np.stack([words[channel if op.per_channel else 0] for channel in range(3)], axis=-1)
+        return np.where((chosen >> np.uint64(8)).reshape(levels.shape) < float(np.float32(share * 2**24)), fill, levels)
+
+    if share:
+        expected.tones.append(drop)
+
+
 def _noise(expected: Expected, op: ops.Noise, drawn: Any) -> None:
     std, speckle = float(drawn["std"]), float(drawn["speckle"])
     key = tuple(int(word) for word in drawn["key"])
@@ -731,9 +773,11 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.ElasticTransform: _elastic_transform,
     ops.Erase: _erase,
     ops.GridDistortion: _grid_distortion,
+    ops.GridDropout: _grid_dropout,
     ops.GridShuffle: _grid_shuffle,
     ops.Downscale: _downscale,
     ops.Noise: _noise,
+    ops.PixelDropout: _pixel_dropout,
     ops.Contrast: _contrast,
     ops.Grayscale: _grayscale,
     ops.Hue: _hue,
@@ -1035,6 +1079,12 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "coarse_dropout, fractions": (
         ops.CoarseDropout(num=(2, 4), height=(0.1, 0.5), width=(0.0, 0.2), unit="fraction", p=1.0),
     ),
+    "grid_dropout": (ops.GridDropout(fill=(3.0, 99.0, 250.0), p=1.0),),
+    "grid_dropout, cut": (ops.GridDropout(unit_px=(5, 30), fit="cut", place="shared", ratio=0.7, p=1.0),),
+    "grid_dropout, square": (ops.GridDropout(grid=(3, 9), fit="square", place=(2, 99), ratio=0.3, p=1.0),),
+    "grid_dropout, even": (ops.GridDropout(unit_px=(2, 40), ratio=1.0, p=1.0),),
+    "pixel_dropout": (ops.PixelDropout(share=(0.0, 0.3), fill=(3.0, 99.0, 250.0), p=1.0),),
+    "pixel_dropout, each channel": (ops.PixelDropout(share=(0.5, 1.0), per_channel=True, fill="random", p=1.0),),
     "noise": (ops.Noise(p=1.0),),
     "noise, speckle": (ops.Noise(std=(0.0, 9.0), speckle=(0.0, 0.5), p=1.0),),
     "noise, shared": (ops.Noise(std=(9.0, 30.0), speckle=(0.0, 0.5), per_channel=False, p=1.0),),
@@ -1208,6 +1258,7 @@ OF_THE_OUTPUT = (
     *(
         ops.Downscale,
         ops.Grayscale,
+        ops.GridDropout,
         ops.GridShuffle,
         ops.Hue,
         ops.HueSaturationValue,
@@ -1215,6 +1266,7 @@ OF_THE_OUTPUT = (
         ops.Lighting,
         ops.Noise,
         ops.Normalize,
+        ops.PixelDropout,
         ops.Saturation,
         ops.Vignette,
     ),

@@ -39,6 +39,7 @@ from augpipe.gpu_ops.image.cuda.compression import (
     transform_rows,
     widen_planes,
 )
+from augpipe.gpu_ops.image.cuda.dropouts import dropped, in_grid
 from augpipe.gpu_ops.image.cuda.neighbours import (
     convolve,
     copy_levels,
@@ -57,12 +58,14 @@ from augpipe.gpu_ops.image.program_rows import (
     BIAS,
     CLAHE,
     COARSEN,
+    DROP,
     EQUALIZE,
     FILL,
     FIRST_FILTER,
     FIRST_LOOK,
     GRAIN,
     HAZE,
+    HOLES,
     HSV,
     INVERSE_CORNER_R2,
     JPEG,
@@ -148,6 +151,10 @@ def changed(at, first, stop, red, green, blue, pixel, height, width):
         elif kind == GRAIN:
             of_hue_normal, of_lightness, _ = normals(at_step + STEP_KEY, pixel)
             red, green, blue = grainy(red, green, blue, numbers, of_hue_normal, of_lightness)
+        elif kind == HOLES:
+            red, green, blue = in_grid(red, green, blue, numbers, at_step + STEP_KEY, pixel, width)
+        elif kind == DROP:
+            red, green, blue = dropped(red, green, blue, numbers, at_step + STEP_KEY, pixel)
         elif kind == FILL:
             column, row = np.float32(pixel % width), np.float32(pixel // width)
             is_within = load_f32(numbers) <= column and column < load_f32(numbers + 8)

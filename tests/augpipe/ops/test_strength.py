@@ -45,6 +45,7 @@ CASES: dict[str, tuple[Op, Callable[[Any, float], Any], tuple[str, ...]]] = {
     "lens of any strength": (ops.LensDistortion(max_strength=0.15, degrees=None), from_zero, ("strength",)),
     "lighting": (ops.Lighting(), from_zero, ("amounts",)),
     "noise": (ops.Noise(speckle=(0.1, 0.2)), from_zero, ("std", "speckle")),
+    "pixel_dropout": (ops.PixelDropout(share=(0.1, 0.4)), from_zero, ("share",)),
     "perspective of a part": (ops.Perspective(inner_std=(0.02, 0.04)), from_zero, ("moved",)),
     "perspective": (ops.Perspective(distortion=0.3), from_zero, ("moved",)),
     "rotate": (ops.Rotate(), from_zero, ("degrees",)),
