@@ -28,6 +28,7 @@ ALIKE = (
 """Steps that look at the place of a pixel or at others, and to which rows are what columns are, either way round."""
 DIRECTED = (
     *(ops.CLAHE, ops.Downscale, ops.Emboss, ops.GridDropout, ops.GridShuffle, ops.JpegCompression, ops.MotionBlur),
+    ops.Shadow,
 )
 """Steps that begin at the upper left; some do not where their tiles or blocks are all whole."""
 BLOCK_PX = 16

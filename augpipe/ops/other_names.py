@@ -66,7 +66,7 @@ ANSWERS = {
     **dict.fromkeys(("imagecompression", "jpegcompression", "jpeg"), "ops.JpegCompression()"),
     "multiplicativenoise": "ops.BrightnessContrast(brightness=(0, 0)), or ops.Noise(speckle=...)",
     "haze": "ops.Fog()",
-    **dict.fromkeys(("rain", "snow", "shadow", "sunflare", "gravel"), _STORED),
+    **dict.fromkeys(("rain", "snow", "sunflare", "gravel"), _STORED),
     # what holds others
     **dict.fromkeys(
         ("compose", "sequential", "augmentationsequential", "imagesequential"), "Recipe(ops=[ops.Flip(), ...])"

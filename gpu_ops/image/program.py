@@ -44,6 +44,7 @@ from augpipe.gpu_ops.image.program_rows import (
     NOISE,
     NUM_STEPS,
     SCALE,
+    SHADE,
     SHARPNESS,
     STEP_BYTES,
     STEP_KEY,
@@ -65,6 +66,7 @@ from augpipe.gpu_ops.image.scratch_rows import (
     store_green,
     store_red,
 )
+from augpipe.gpu_ops.image.shadows import shade_row
 from augpipe.gpu_ops.image.tone import (
     BLUE_AT,
     GREEN_AT,
@@ -222,6 +224,9 @@ def _change_row(at, step, y, height, width, tables, at_red, at_green, at_blue):
     elif kind == DROP:
         _draw_words(at, at_step + STEP_KEY, y * width, width, at_words)
         drop_pixels_row(at, at_numbers, width, at_red, at_green, at_blue, at_words)
+    elif kind == SHADE:
+        at_edges = np.uintp(at + load_whole(at, AT_TABLES) + load_whole(at, at_step + STEP_TABLE) * TABLE_BYTES)
+        shade_row(at, at_numbers, at_edges, y, width, at_red, at_green, at_blue, at_words, at_normals)
     elif kind == VIGNETTE:
         _darken(at, at_numbers, centred(y, height), width, at_red, at_green, at_blue)
 

@@ -724,6 +724,28 @@ def _iso_noise(expected: Expected, op: ops.ISONoise, drawn: Any) -> None:
         expected.tones.append(grain)
 
 
+def _shadow(expected: Expected, op: ops.Shadow, drawn: Any) -> None:
+    """OpenCV draws the polygons, each by itself, in pixels of the view."""
+    polygons = list(zip(drawn["at"].copy(), drawn["loss"].tolist(), strict=True))[: int(drawn["num"])]
+
+    def shade(levels: Float, radius: Float) -> Float:
+        left = np.ones(levels.shape[:2])
+        for corners, loss in polygons:
+            covered = cv2.fillPoly(np.zeros(levels.shape[:2], np.uint8), [corners], 1) > 0
+            darker = np.minimum(left, 1 - loss) if op.of == "lightness" else left * (1 - loss)
+            left = np.where(covered, darker, left)
+        if op.of == "levels":
+            return levels * left[:, :, None]
+        changed = levels.copy()
+        for place in zip(*np.nonzero(left < 1), strict=True):
+            hue, lightness, saturation = colorsys.rgb_to_hls(*(np.clip(levels[place], 0, 255) / 255))
+            changed[place] = 255 * np.array(colorsys.hls_to_rgb(hue, lightness * left[place], saturation))
+        return changed
+
+    if polygons:
+        expected.tones.append(shade)
+
+
 def _downscale(expected: Expected, op: ops.Downscale, drawn: Any) -> None:
     scale = float(np.float32(drawn["scale"]))
 
@@ -792,6 +814,7 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.Emboss: _emboss,
     ops.Fog: _fog,
     ops.ISONoise: _iso_noise,
+    ops.Shadow: _shadow,
     ops.GaussianBlur: _gaussian_blur,
     ops.MotionBlur: _motion_blur,
     ops.Sharpen: _sharpen,
@@ -1085,6 +1108,9 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "grid_dropout, even": (ops.GridDropout(unit_px=(2, 40), ratio=1.0, p=1.0),),
     "pixel_dropout": (ops.PixelDropout(share=(0.0, 0.3), fill=(3.0, 99.0, 250.0), p=1.0),),
     "pixel_dropout, each channel": (ops.PixelDropout(share=(0.5, 1.0), per_channel=True, fill="random", p=1.0),),
+    "shadow": (ops.Shadow(p=1.0),),
+    "shadow, each darker": (ops.Shadow(num=(3, 4), num_corners=7, region=(0, 0, 1, 1), loss=(0.1, 0.9), p=1.0),),
+    "shadow of lightness": (ops.Shadow(num=(2, 3), region=(0, 0, 1, 1), of="lightness", p=1.0),),
     "noise": (ops.Noise(p=1.0),),
     "noise, speckle": (ops.Noise(std=(0.0, 9.0), speckle=(0.0, 0.5), p=1.0),),
     "noise, shared": (ops.Noise(std=(9.0, 30.0), speckle=(0.0, 0.5), per_channel=False, p=1.0),),
@@ -1268,6 +1294,7 @@ OF_THE_OUTPUT = (
         ops.Normalize,
         ops.PixelDropout,
         ops.Saturation,
+        ops.Shadow,
         ops.Vignette,
     ),
 )

@@ -42,6 +42,8 @@ EACH: dict[str, tuple[ops.Op, ...]] = {
     ),
     "pixel_dropout": (ops.PixelDropout(share=(0.1, 0.9), fill="random", p=0.8), ops.Saturation()),
     "pixel_dropout of channels": (ops.PixelDropout(share=(0.0, 1.0), per_channel=True, p=0.8),),
+    "shadow": (ops.Shadow(num=(1, 4), region=(0, 0, 1, 1), loss=(0.1, 0.9), p=0.8), ops.Saturation()),
+    "shadow of lightness": (ops.Shadow(num=(2, 3), region=(0, 0, 1, 1), of="lightness", p=0.8),),
     "noise": (ops.Noise(p=0.8, std=(0.0, 30.0), speckle=(0.0, 0.3)),),
     "shared noise": (ops.Noise(p=0.8, std=(5.0, 30.0), per_channel=False), ops.Saturation()),
     "erase": (ops.Erase(p=0.8, fill=(1.0, 2.0, 3.0)), ops.Erase(p=0.8), ops.Vignette(p=0.5)),

@@ -116,6 +116,17 @@ def _iso_noise(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("ISONoise", made, note=note)
 
 
+def _shadow(found: Findings, one: Mapping[str, Any]) -> None:
+    fields = {"region": tuple(one["shadow_roi"]), "num_corners": one["shadow_dimension"]}
+    if "num_shadows_limit" in one:
+        fields |= {"num": tuple(one["num_shadows_limit"]), "loss": tuple(one["shadow_intensity_range"]), "p": one["p"]}
+    else:
+        fewest, most = one["num_shadows_lower"], one["num_shadows_upper"]
+        happens = 1.0 if fewest else most / (most + 1)
+        fields |= {"num": (max(fewest, 1), most), "of": "lightness", "p": happens * one["p"]}
+    found.add("RandomShadow", ops.Shadow.model_validate(fields))
+
+
 def _additive_noise(found: Findings, one: Mapping[str, Any]) -> None:
     """imgaug's, whose standard deviations are in levels."""
     if any(twice(one["loc"])):
@@ -364,8 +375,8 @@ PIXELS: dict[str, Maker] = {
     "IAAEmboss": _blend(ops.Emboss, "strength"),
     "ISONoise": _iso_noise,
     "RandomFog": _fog,
+    "RandomShadow": _shadow,
     "ChannelDropout": refused("blackens a channel; write ChannelShuffle or ToGray, here also ColorCast"),
-    "RandomShadow": refused(f"darkens polygons; {TONES}, or Vignette"),
     "RandomSunFlare": refused(f"draws a flare; {TONES}"),
     "RandomRain": refused("draws lines; write RandomFog of version 1, or MotionBlur"),
     "RandomSnow": refused(f"whitens dark parts; {TONES}"),

@@ -48,6 +48,7 @@ from augpipe.gpu_ops.image.cuda.neighbours import (
     sum_rows,
     take_median,
 )
+from augpipe.gpu_ops.image.cuda.shadows import light_left, shaded
 from augpipe.gpu_ops.image.cuda.weather import grainy, seen_through
 from augpipe.gpu_ops.image.cuda.writing import FLOAT32, ITEM_BYTES, write
 from augpipe.gpu_ops.image.noise import BITS_OF_ONE, EXPONENT_BIAS, EXPONENT_SHIFT, MANTISSA
@@ -75,6 +76,7 @@ from augpipe.gpu_ops.image.program_rows import (
     NUM_STEPS,
     SCALE,
     SEPARABLE,
+    SHADE,
     SHARPNESS,
     SHUFFLE,
     STEP_BYTES,
@@ -155,6 +157,10 @@ def changed(at, first, stop, red, green, blue, pixel, height, width):
             red, green, blue = in_grid(red, green, blue, numbers, at_step + STEP_KEY, pixel, width)
         elif kind == DROP:
             red, green, blue = dropped(red, green, blue, numbers, at_step + STEP_KEY, pixel)
+        elif kind == SHADE:
+            edges = at + load_i32(at + AT_TABLES) + np.int64(load_i32(at_step + STEP_TABLE)) * TABLE_BYTES
+            left = light_left(numbers, edges, pixel, width)
+            red, green, blue = shaded(red, green, blue, left, load_f32(numbers + 8))
         elif kind == FILL:
             column, row = np.float32(pixel % width), np.float32(pixel // width)
             is_within = load_f32(numbers) <= column and column < load_f32(numbers + 8)

@@ -335,6 +335,26 @@ def test_a_drawn_scale_needs_a_crop_behind_it() -> None:
             ops.PixelDropout(share=(0.2, 0.2), fill="random", p=1),
         ),
         (
+            "RandomShadow",
+            {
+                "shadow_roi": [0, 0.4, 0.9, 1],
+                "num_shadows_limit": [2, 3],
+                "shadow_dimension": 6,
+                "shadow_intensity_range": [0.3, 0.6],
+            },
+            ops.Shadow(num=(2, 3), num_corners=6, region=(0.0, 0.4, 0.9, 1.0), loss=(0.3, 0.6), p=1),
+        ),
+        (
+            "RandomShadow",
+            {
+                "shadow_roi": [0, 0.4, 0.9, 1],
+                "num_shadows_lower": 0,
+                "num_shadows_upper": 3,
+                "shadow_dimension": 5,
+            },
+            ops.Shadow(num=(1, 3), region=(0.0, 0.4, 0.9, 1.0), of="lightness", p=0.75),
+        ),
+        (
             "HueSaturationValue",
             {"hue_shift_limit": [-18, 9], "sat_shift_limit": 30, "val_shift_limit": [-5, 10]},
             ops.HueSaturationValue(hue=(-0.1, 0.05), saturation=(-30, 30), value=(-5, 10), p=1),

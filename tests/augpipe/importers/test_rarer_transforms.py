@@ -147,6 +147,14 @@ def test_a_grid_of_holes_draws_cells_as_each_version_does() -> None:
         importers.from_text("A.Compose([A.GridDropout(fill='random')])", version="2")
 
 
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_shadows_are_those_of_each_version(version: str) -> None:
+    (row,) = importers.from_text("A.Compose([A.RandomShadow()])", version=version).rows
+    assert row.ops == (ops.Shadow(of="lightness" if version == "1" else "levels"),) and row.verdict == "exact"
+    with pytest.raises(ValueError, match=r"num=\(1, 2\) and num_corners=17 are up to 34 corners"):
+        importers.from_text("A.Compose([A.RandomShadow(shadow_dimension=17)])", version=version)
+
+
 def test_dropped_pixels_behind_a_normalize_have_its_numbers() -> None:
     dropped = "A.PixelDropout(0.2, drop_value={})"
     found = importers.from_text(f"A.Compose([A.Normalize((0.5,) * 3, (0.5,) * 3), {dropped.format(0)}])", version="2")
@@ -296,7 +304,7 @@ def test_a_crop_within_a_group_is_refused_with_where_to_put_it(text: str) -> Non
         importers.from_text(text)
 
 
-@pytest.mark.parametrize("name", ["RandomShadow", "RandomSunFlare", "Defocus"])
+@pytest.mark.parametrize("name", ["RandomSunFlare", "Defocus"])
 def test_what_has_no_op_here_is_refused_with_the_nearest_that_has(name: str) -> None:
     with pytest.raises(ValueError, match=rf"{name}: .*; write (RandomBrightnessContrast|GaussianBlur)"):
         importers.from_text(f"A.{name}()")

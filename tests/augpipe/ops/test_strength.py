@@ -51,6 +51,7 @@ CASES: dict[str, tuple[Op, Callable[[Any, float], Any], tuple[str, ...]]] = {
     "rotate": (ops.Rotate(), from_zero, ("degrees",)),
     "rotate one way": (ops.Rotate(max_deg=(5.0, 20.0), step=5.0), from_zero, ("degrees",)),
     "saturation": (ops.Saturation(), from_one, ("factor",)),
+    "shadow": (ops.Shadow(loss=(0.1, 0.4)), from_zero, ("loss",)),
     "sharpness": (ops.Sharpness(), from_one, ("factor",)),
     "shear": (ops.Shear(step=5.0), from_zero, ("horizontal_deg", "vertical_deg")),
     "shear by tangents": (ops.Shear(even_in="tangent"), by_tangent, ("horizontal_deg", "vertical_deg")),
