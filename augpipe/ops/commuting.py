@@ -108,7 +108,8 @@ def _is_alike(step: Op, look_up: Op, place: Place) -> bool:
     if isinstance(step, ops.GridShuffle):
         return _are_whole(place, step.grid) and (isinstance(look_up, ops.Flip) or step.grid[0] == step.grid[1])
     if isinstance(step, ops.GridDropout):
-        is_whole = step.unit_px is None and step.place == "own" and _are_whole(place, step.grid)
+        is_own = step.place == "own" and step.unit_px is None and step.fit != "square"
+        is_whole = is_own and _are_whole(place, step.grid)
         return is_whole and (isinstance(look_up, ops.Flip) or step.grid[0] == step.grid[1])
     if isinstance(step, ops.JpegCompression):  # whose table of quanta is not the same for rows and for columns
         is_whole = place.sides is not None and not any(side % BLOCK_PX for side in place.sides)
