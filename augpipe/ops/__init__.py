@@ -8,6 +8,7 @@ from augpipe.ops.colour import *
 from augpipe.ops.crops import *
 from augpipe.ops.custom import *
 from augpipe.ops.degradations import *
+from augpipe.ops.dropouts import *
 from augpipe.ops.filters import *
 from augpipe.ops.geometry import *
 from augpipe.ops.groups import *

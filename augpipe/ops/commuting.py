@@ -22,10 +22,14 @@ OF_A_PIXEL = (LevelsOp, ops.Hue, ops.HueSaturationValue)
 """Steps that make something else of each pixel by itself; as are some of `ColorJitter`."""
 ALIKE = (
     *(ops.AutoContrast, ops.BoxBlur, ops.CoarseDropout, ops.ColorJitter, ops.Contrast, ops.Equalize, ops.Erase),
-    *(ops.Fog, ops.GaussianBlur, ops.ISONoise, ops.MedianBlur, ops.Noise, ops.Sharpen, ops.Sharpness, ops.Vignette),
+    *(ops.Fog, ops.GaussianBlur, ops.ISONoise, ops.MedianBlur, ops.Noise, ops.PixelDropout, ops.Sharpen),
+    *(ops.Sharpness, ops.Vignette),
 )
 """Steps that look at the place of a pixel or at others, and to which rows are what columns are, either way round."""
-DIRECTED = (ops.CLAHE, ops.Downscale, ops.Emboss, ops.GridShuffle, ops.JpegCompression, ops.MotionBlur)
+DIRECTED = (
+    *(ops.CLAHE, ops.Downscale, ops.Emboss, ops.GridDropout, ops.GridShuffle, ops.JpegCompression, ops.MotionBlur),
+    ops.Shadow,
+)
 """Steps that begin at the upper left; some do not where their tiles or blocks are all whole."""
 BLOCK_PX = 16
 """The side of a block of `JpegCompression`, in pixels of the frame."""
@@ -101,6 +105,10 @@ def _is_alike(step: Op, look_up: Op, place: Place) -> bool:
         return isinstance(look_up, ops.Transpose) and tiles[0] == tiles[1] and _are_whole(place, tiles)
     if isinstance(step, ops.GridShuffle):
         return _are_whole(place, step.grid) and (isinstance(look_up, ops.Flip) or step.grid[0] == step.grid[1])
+    if isinstance(step, ops.GridDropout):
+        is_own = step.place == "own" and step.unit_px is None and step.fit != "square"
+        is_whole = is_own and _are_whole(place, step.grid)
+        return is_whole and (isinstance(look_up, ops.Flip) or step.grid[0] == step.grid[1])
     if isinstance(step, ops.JpegCompression):  # whose table of quanta is not the same for rows and for columns
         is_whole = place.sides is not None and not any(side % BLOCK_PX for side in place.sides)
         return is_whole and (isinstance(look_up, ops.Flip) or _only_turns_by_half(look_up))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from augpipe.gpu_ops.image import affine
 from augpipe.gpu_ops.image.plan_records import BEND
-from augpipe.gpu_ops.image.program_rows import FILL, HSV, MATRIX, NOISE, SHUFFLE, TABLE, TABLE_BYTES, VIGNETTE
+from augpipe.gpu_ops.image.program_rows import FILL, HSV, MATRIX, NOISE, SHADE, SHUFFLE, TABLE, TABLE_BYTES, VIGNETTE
 from augpipe.gpu_ops.image.rows import GRID, SPLINE
 from augpipe.ops.colour_program import ColourStep
 
@@ -305,6 +305,13 @@ class Frame:
         step = ColourStep.of(SHUFFLE, numbers, applied)
         step.tables = np.zeros((len(applied), TABLE_BYTES), np.uint8)
         step.tables[:, : sources.shape[1]] = sources
+        self.steps.append(step)
+
+    def shade(self, numbers: Float, edges: npt.NDArray[np.uint32], applied: Bool) -> None:
+        """Darken polygons, by (n, k) numbers of a `SHADE` and (n, m) ends of edges."""
+        step = ColourStep.of(SHADE, numbers, applied)
+        step.tables = np.zeros((len(applied), TABLE_BYTES), np.uint8)
+        step.tables.view(np.uint32)[:, : edges.shape[1]] = edges
         self.steps.append(step)
 
     def add_noise(

@@ -58,14 +58,15 @@ ANSWERS = {
     **dict.fromkeys(("gaussnoise", "gaussiannoise", "saltandpeppernoise", "additivenoise"), "ops.Noise()"),
     "iaaadditivegaussiannoise": "ops.Noise(per_channel=False)",
     **dict.fromkeys(("erasing", "mask"), "ops.Erase()"),
-    **dict.fromkeys(("cutout", "griddropout", "maskdropout", "pixeldropout"), "ops.CoarseDropout()"),
+    **dict.fromkeys(("cutout", "maskdropout"), "ops.CoarseDropout()"),
+    "gridmask": "ops.GridDropout()",
     "unsharpmask": "ops.Sharpen(), or ops.Sharpness(factor=(1.0, 2.0))",
     "iaasharpen": "ops.Sharpen()",
     "iaaemboss": "ops.Emboss()",
     **dict.fromkeys(("imagecompression", "jpegcompression", "jpeg"), "ops.JpegCompression()"),
     "multiplicativenoise": "ops.BrightnessContrast(brightness=(0, 0)), or ops.Noise(speckle=...)",
     "haze": "ops.Fog()",
-    **dict.fromkeys(("rain", "snow", "shadow", "sunflare", "gravel"), _STORED),
+    **dict.fromkeys(("rain", "snow", "sunflare", "gravel"), _STORED),
     # what holds others
     **dict.fromkeys(
         ("compose", "sequential", "augmentationsequential", "imagesequential"), "Recipe(ops=[ops.Flip(), ...])"

@@ -102,6 +102,7 @@ WARPED = (ops.ColorCast(), ops.Vignette(), ops.BrownConrady(), ops.Rotate(max_de
 FINISHED = (
     *(ops.Hue(), ops.AutoContrast(p=1.0), ops.Sharpness(p=1.0), ops.Posterize(p=1.0), ops.Equalize(p=1.0)),
     *(ops.Contrast(about="mean", p=1.0), ops.Erase(p=1.0), ops.Noise(p=1.0), ops.Sharpness(p=1.0), ops.Vignette()),
+    *(ops.GridDropout(p=1.0), ops.PixelDropout(p=1.0), ops.Shadow(p=1.0)),
 )
 FILTERED = (
     *(

@@ -14,6 +14,7 @@ import numpy as np
 from numba import types
 
 from augpipe.gpu_ops.compiled.declared import declare
+from augpipe.gpu_ops.image.dropouts import drop_cells_row, drop_pixels_row
 from augpipe.gpu_ops.image.level_rows import load_row, store_levels
 from augpipe.gpu_ops.image.level_tables import NUM_LEVELS, look_up_row
 from augpipe.gpu_ops.image.noise import (
@@ -30,17 +31,20 @@ from augpipe.gpu_ops.image.program_rows import (
     AT_STEPS,
     AT_TABLES,
     BIAS,
+    DROP,
     FILL,
     FIRST_FILTER,
     FIRST_LOOK,
     GRAIN,
     HAZE,
+    HOLES,
     HSV,
     INVERSE_CORNER_R2,
     MATRIX,
     NOISE,
     NUM_STEPS,
     SCALE,
+    SHADE,
     SHARPNESS,
     STEP_BYTES,
     STEP_KEY,
@@ -62,6 +66,7 @@ from augpipe.gpu_ops.image.scratch_rows import (
     store_green,
     store_red,
 )
+from augpipe.gpu_ops.image.shadows import shade_row
 from augpipe.gpu_ops.image.tone import (
     BLUE_AT,
     GREEN_AT,
@@ -214,6 +219,14 @@ def _change_row(at, step, y, height, width, tables, at_red, at_green, at_blue):
     elif kind == GRAIN:
         _draw_normals(at, at_step + STEP_KEY, y * width, width, at_words, at_normals)
         grain_row(at, at_numbers, width, at_red, at_green, at_blue, at_normals)
+    elif kind == HOLES:
+        drop_cells_row(at, at_numbers, at_step + STEP_KEY, y, width, at_red, at_green, at_blue)
+    elif kind == DROP:
+        _draw_words(at, at_step + STEP_KEY, y * width, width, at_words)
+        drop_pixels_row(at, at_numbers, width, at_red, at_green, at_blue, at_words)
+    elif kind == SHADE:
+        at_edges = np.uintp(at + load_whole(at, AT_TABLES) + load_whole(at, at_step + STEP_TABLE) * TABLE_BYTES)
+        shade_row(at, at_numbers, at_edges, y, width, at_red, at_green, at_blue, at_words, at_normals)
     elif kind == VIGNETTE:
         _darken(at, at_numbers, centred(y, height), width, at_red, at_green, at_blue)
 
@@ -281,8 +294,8 @@ def _darken(at, at_numbers, y, width, at_red, at_green, at_blue):
 
 
 @subroutine
-def _draw_normals(at, at_key, first, width, at_words, at_normals):
-    """Three normal numbers for each pixel of a row, of which the first one is the image's pixel `first`."""
+def _draw_words(at, at_key, first, width, at_words):
+    """Four random words for each pixel of a row, of which the first one is the image's pixel `first`."""
     prefer_wide_vectors()
     zero, key0, key1 = np.uint64(0), np.uint64(load_key(at, at_key)), np.uint64(load_key(at, at_key + 4))
     for i in range(width):
@@ -291,6 +304,13 @@ def _draw_normals(at, at_key, first, width, at_words, at_normals):
         store_word(at_words, width + i, np.uint32(word1))
         store_word(at_words, 2 * width + i, np.uint32(word2))
         store_word(at_words, 3 * width + i, np.uint32(word3))
+
+
+@subroutine
+def _draw_normals(at, at_key, first, width, at_words, at_normals):
+    """Three normal numbers for each pixel of a row, of which the first one is the image's pixel `first`."""
+    prefer_wide_vectors()
+    _draw_words(at, at_key, first, width, at_words)
     for i in range(width):
         radius = _radius(load_word(at_words, i))
         sine, cosine = sine_and_cosine(turn_of(load_word(at_words, width + i)))

@@ -41,6 +41,13 @@ COLOUR_STEP = np.dtype(
   square that a ring has room for, a disc's radius, and the part of what is seen that a disc leaves.
 - `GRAIN`: the standard deviation of the hue, in sixths of a turn; mean and standard deviation of what is added to the
   lightness of HLS, in levels.
+- `HOLES`: along x, how many cells there are, how many pixels they take, the sum of a hole's sides in a smaller cell and
+  in one a pixel wider, and after how many pixels of a cell its hole begins, below 0 where a word draws it for each; the
+  same along y; levels of R, G and B.
+- `DROP`: of 2^24 words how many drop a pixel; 1 where channels share them; levels of R, G and B.
+- `SHADE`: how many polygons there are, and how many edges each has; 1 where the lightness of HLS is less, once where
+  several lie, and 0 where all levels are; then, for each polygon, the part that it leaves. Its table holds the edges:
+  column and row of the upper end and of the lower one, in 16 bits each.
 - `CONTRAST`, `SHARPNESS`: the factor. `AUTO_CONTRAST`, `EQUALIZE`: none.
 - `CLAHE`: the clip limit, and how many tiles lie along y and along x.
 - `MEDIAN`: the side of the square that it looks at.
@@ -54,7 +61,7 @@ COLOUR_STEP = np.dtype(
 
 NONE, MATRIX, TABLE, VIGNETTE, NOISE, FILL, HSV, AUTO_CONTRAST, EQUALIZE, CONTRAST, SHARPNESS = range(11)
 CLAHE, MEDIAN, SEPARABLE, CONVOLVE, JPEG, SHUFFLE, COARSEN = range(11, 18)
-HAZE, GRAIN = -1, -2
+HAZE, GRAIN, HOLES, DROP, SHADE = -1, -2, -3, -4, -5
 """Below `FIRST_LOOK`, as all that change pixels one by one; saved plans hold the numbers above."""
 FIRST_LOOK = AUTO_CONTRAST
 """From this kind on, a step looks at other pixels of the rendered image, so it waits until all of them have come."""
@@ -78,6 +85,8 @@ MAX_RADIUS = TABLE_BYTES // 4 - 1
 """The largest radius of a `SEPARABLE` step, in pixels."""
 MAX_SIDE = 7
 """The largest side of the square of a `MEDIAN` or `CONVOLVE` step, in pixels."""
+MAX_EDGES = TABLE_BYTES // 8
+"""Of all polygons of a `SHADE` step."""
 MAX_TILES = 16
 """Of a `CLAHE` step along an axis, and cells of a `SHUFFLE` step."""
 

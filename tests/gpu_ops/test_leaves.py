@@ -13,12 +13,14 @@ from augpipe.gpu_ops.image import (
     clahe,
     compression,
     dct,
+    dropouts,
     field,
     lab,
     lens,
     neighbours,
     sampling,
     scratch_rows,
+    shadows,
     tone,
     weather,
 )
@@ -46,6 +48,7 @@ LEAVES = {
         clahe,
         compression,
         dct,
+        dropouts,
         field,
         lab,
         lens,
@@ -53,6 +56,7 @@ LEAVES = {
         philox,
         sampling,
         scratch_rows,
+        shadows,
         tone,
         weather,
     )
@@ -85,6 +89,26 @@ ARGUMENTS = {
     "cells.edge": [(nth, num, length) for num in (1, 3, 16) for nth in range(num + 1) for length in (1, 7, 224)],
     "cells.cell_of": [(at, num, length) for num in (1, 3, 16) for length in (1, 7, 224) for at in range(length)],
     "cells.coarse": [(at, num, 40, F(40 / num)) for num in (1, 7, 13, 40) for at in range(40)],
+    "dropouts.hole_cell": [(at, num, length) for num in (1, 3, 16) for length in (16, 224) for at in range(length)],
+    "dropouts.cell_start": [
+        (nth, num, length) for num in (1, 3, 32_768) for nth in (0, 1, num) for length in (7, 65_536)
+    ],
+    "dropouts.hole_side": [(both, cell, 9) for both in range(17) for cell in (9, 10)],
+    "dropouts.hole_start": [(room, shift, np.uint64(2**31)) for room in (0, 1, 7) for shift in (-1, 0, 3, 9)],
+    "dropouts.is_dropped": [(np.uint32(word), F(limit)) for word in (0, 2**31, 2**32 - 1) for limit in (0, 0.5, 2**24)],
+    "shadows.end_x": [(np.uint32(word),) for word in (0, 7, 65_535, 65_536, 2**32 - 1)],
+    "shadows.end_y": [(np.uint32(word),) for word in (0, 7, 65_535, 65_536, 2**32 - 1)],
+    "shadows.edge_least": whole_numbers((-9, 9), (0, 9)),
+    "shadows.edge_most": whole_numbers((-9, 9), (0, 9)),
+    "shadows.edge_mark": [
+        (np.int32(x), np.int64(along), np.int32(3), np.int32(-2), np.int32(3), np.int32(1), np.int32(5), crosses)
+        for x in range(7)
+        for along in range(-3, 20)
+        for crosses in (0, 1)
+    ],
+    "shadows.joined": [(np.int32(marks), np.int32(mark)) for marks in range(4) for mark in range(4)],
+    "shadows.chroma_gain": [*numbers((0, 510), (0, 1)), (F(0), F(0.5)), (F(510), F(0.5))],
+    "shadows.shaded": numbers((0, 255), (0, 510), (0, 1), (0, 2)),
     "weather.chroma_in_hls": numbers((0, 510), (0, 1)),
     "weather.disc_place": [
         (np.uint64(word), F(first), room)
@@ -182,6 +206,7 @@ CALLS_A_LEAF = {
     "tone.combined",
     "tone.away_from",
     "tone.noisy",
+    "shadows.shaded",
     "lab.root_of",
     "lab.srgb",
     "clahe.table_entry",
@@ -202,6 +227,15 @@ NOT_OF_ONE_FLOAT = {
     ),
     *("clahe.tile_side", "clahe.most_counted", "clahe.rounded", "clahe.table_entry", "lab.brightness"),
     *("lab.roots", "lab.relit"),
+    *("dropouts.hole_cell", "dropouts.cell_start", "dropouts.hole_side", "dropouts.hole_start", "dropouts.is_dropped"),
+    *(
+        "shadows.end_x",
+        "shadows.end_y",
+        "shadows.edge_least",
+        "shadows.edge_most",
+        "shadows.edge_mark",
+        "shadows.joined",
+    ),
     *("weather.disc_place", "weather.half_chord", "weather.ring_room", "weather.ring_start"),
 }
 """Leaves that give a whole number, or several numbers."""

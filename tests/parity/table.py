@@ -4,7 +4,7 @@ import colorsys
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import pairwise, permutations
+from itertools import pairwise, permutations, product
 from math import ceil
 from typing import Any
 
@@ -608,6 +608,48 @@ def _coarse_dropout(expected: Expected, op: ops.CoarseDropout, drawn: Any) -> No
     expected.tones.append(fill)
 
 
+def _grid_dropout(expected: Expected, op: ops.GridDropout, drawn: Any) -> None:
+    key, shift = tuple(int(word) for word in drawn["key"]), [int(one) for one in drawn["shift_px"]]
+    sides, unit_px = (expected.out_height, expected.out_width), int(drawn["unit_px"])
+    units = [max(min(unit_px, side) or side // num, 2) for side, num in zip(sides, op.grid, strict=True)]
+    if op.fit == "square" and not unit_px:
+        units[0] = max(min(units[1], sides[0]), 2)
+    axes = []
+    for side, unit, num in zip(sides, units, op.grid, strict=True):
+        num_even = max(side // unit, 1) if unit_px else max(min(num, side // 2), 1)
+        ends = [side * nth // num_even for nth in range(num_even + 1)]
+        axes.append(list(pairwise(ends if op.fit == "even" else range(0, side + unit, unit))))
+    words = philox(np.arange(len(axes[0]) * len(axes[1]), dtype=np.uint64), key)
+
+    def fill(levels: Float, radius: Float) -> Float:
+        filled, cells = levels.copy(), product(*axes)
+        for nth, cell in enumerate(cells):
+            hole = []
+            for (first, end), word, offset in zip(cell, (words[1][nth], words[0][nth]), shift, strict=True):
+                length = min(max(int((end - first) * op.ratio), 1), end - first - 1)
+                room = end - first - length
+                first += int(word) * (room + 1) // 2**32 if offset < 0 else min(offset, room)
+                hole.append(slice(first, first + length))
+            filled[tuple(hole)] = op.fill
+        return filled
+
+    if drawn["applied"]:
+        expected.tones.append(fill)
+
+
+def _pixel_dropout(expected: Expected, op: ops.PixelDropout, drawn: Any) -> None:
+    share, key = float(drawn["share"]), tuple(int(word) for word in drawn["key"])
+    fill = drawn["levels"].astype(np.float64)
+
+    def drop(levels: Float, radius: Float) -> Float:
+        words = philox(np.arange(levels[:, :, 0].size, dtype=np.uint64), key)
+        chosen = np.stack([words[channel if op.per_channel else 0] for channel in range(3)], axis=-1)
+        return np.where((chosen >> np.uint64(8)).reshape(levels.shape) < float(np.float32(share * 2**24)), fill, levels)
+
+    if share:
+        expected.tones.append(drop)
+
+
 def _noise(expected: Expected, op: ops.Noise, drawn: Any) -> None:
     std, speckle = float(drawn["std"]), float(drawn["speckle"])
     key = tuple(int(word) for word in drawn["key"])
@@ -672,6 +714,28 @@ def _iso_noise(expected: Expected, op: ops.ISONoise, drawn: Any) -> None:
         expected.tones.append(grain)
 
 
+def _shadow(expected: Expected, op: ops.Shadow, drawn: Any) -> None:
+    """OpenCV draws the polygons, each by itself, in pixels of the view."""
+    polygons = list(zip(drawn["at"].copy(), drawn["loss"].tolist(), strict=True))[: int(drawn["num"])]
+
+    def shade(levels: Float, radius: Float) -> Float:
+        left = np.ones(levels.shape[:2])
+        for corners, loss in polygons:
+            covered = cv2.fillPoly(np.zeros(levels.shape[:2], np.uint8), [corners], 1) > 0
+            darker = np.minimum(left, 1 - loss) if op.of == "lightness" else left * (1 - loss)
+            left = np.where(covered, darker, left)
+        if op.of == "levels":
+            return levels * left[:, :, None]
+        changed = levels.copy()
+        for place in zip(*np.nonzero(left < 1), strict=True):
+            hue, lightness, saturation = colorsys.rgb_to_hls(*(np.clip(levels[place], 0, 255) / 255))
+            changed[place] = 255 * np.array(colorsys.hls_to_rgb(hue, lightness * left[place], saturation))
+        return changed
+
+    if polygons:
+        expected.tones.append(shade)
+
+
 def _downscale(expected: Expected, op: ops.Downscale, drawn: Any) -> None:
     scale = float(np.float32(drawn["scale"]))
 
@@ -721,9 +785,11 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.ElasticTransform: _elastic_transform,
     ops.Erase: _erase,
     ops.GridDistortion: _grid_distortion,
+    ops.GridDropout: _grid_dropout,
     ops.GridShuffle: _grid_shuffle,
     ops.Downscale: _downscale,
     ops.Noise: _noise,
+    ops.PixelDropout: _pixel_dropout,
     ops.Contrast: _contrast,
     ops.Grayscale: _grayscale,
     ops.Hue: _hue,
@@ -738,6 +804,7 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.Emboss: _emboss,
     ops.Fog: _fog,
     ops.ISONoise: _iso_noise,
+    ops.Shadow: _shadow,
     ops.GaussianBlur: _gaussian_blur,
     ops.MotionBlur: _motion_blur,
     ops.Sharpen: _sharpen,
@@ -1006,6 +1073,15 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "coarse_dropout, fractions": (
         ops.CoarseDropout(num=(2, 4), height=(0.1, 0.5), width=(0.0, 0.2), unit="fraction", p=1.0),
     ),
+    "grid_dropout": (ops.GridDropout(fill=(3.0, 99.0, 250.0), p=1.0),),
+    "grid_dropout, cut": (ops.GridDropout(unit_px=(5, 30), fit="cut", place="shared", ratio=0.7, p=1.0),),
+    "grid_dropout, square": (ops.GridDropout(grid=(3, 9), fit="square", place=(2, 99), ratio=0.3, p=1.0),),
+    "grid_dropout, even": (ops.GridDropout(unit_px=(2, 40), ratio=1.0, p=1.0),),
+    "pixel_dropout": (ops.PixelDropout(share=(0.0, 0.3), fill=(3.0, 99.0, 250.0), p=1.0),),
+    "pixel_dropout, each channel": (ops.PixelDropout(share=(0.5, 1.0), per_channel=True, fill="random", p=1.0),),
+    "shadow": (ops.Shadow(p=1.0),),
+    "shadow, each darker": (ops.Shadow(num=(3, 4), num_corners=7, region=(0, 0, 1, 1), loss=(0.1, 0.9), p=1.0),),
+    "shadow of lightness": (ops.Shadow(num=(2, 3), region=(0, 0, 1, 1), of="lightness", p=1.0),),
     "noise": (ops.Noise(p=1.0),),
     "noise, speckle": (ops.Noise(std=(0.0, 9.0), speckle=(0.0, 0.5), p=1.0),),
     "noise, shared": (ops.Noise(std=(9.0, 30.0), speckle=(0.0, 0.5), per_channel=False, p=1.0),),
@@ -1179,6 +1255,7 @@ OF_THE_OUTPUT = (
     *(
         ops.Downscale,
         ops.Grayscale,
+        ops.GridDropout,
         ops.GridShuffle,
         ops.Hue,
         ops.HueSaturationValue,
@@ -1186,7 +1263,9 @@ OF_THE_OUTPUT = (
         ops.Lighting,
         ops.Noise,
         ops.Normalize,
+        ops.PixelDropout,
         ops.Saturation,
+        ops.Shadow,
         ops.Vignette,
     ),
 )

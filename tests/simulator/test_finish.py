@@ -35,6 +35,15 @@ EACH: dict[str, tuple[ops.Op, ...]] = {
     "grid_shuffle": (ops.GridShuffle(grid=(3, 2), p=0.9), ops.Saturation()),
     "fog": (ops.Fog(density=(0.5, 1.0), p=0.9), ops.Saturation()),  # with discs that are small enough for the image
     "iso_noise": (ops.ISONoise(intensity=(0.1, 3.0), p=0.9),),
+    "grid_dropout": (ops.GridDropout(grid=(2, 3), ratio=0.7, p=0.8),),
+    "grid_dropout of cells that are cut off": (
+        *(ops.GridDropout(unit_px=(2, 5), fit="cut", place="shared", fill=200.0, p=0.8), ops.Saturation()),
+        ops.GridDropout(grid=(2, 2), fit="square", place=(1, 0), ratio=0.3, p=0.8),
+    ),
+    "pixel_dropout": (ops.PixelDropout(share=(0.1, 0.9), fill="random", p=0.8), ops.Saturation()),
+    "pixel_dropout of channels": (ops.PixelDropout(share=(0.0, 1.0), per_channel=True, p=0.8),),
+    "shadow": (ops.Shadow(num=(1, 4), region=(0, 0, 1, 1), loss=(0.1, 0.9), p=0.8), ops.Saturation()),
+    "shadow of lightness": (ops.Shadow(num=(2, 3), region=(0, 0, 1, 1), of="lightness", p=0.8),),
     "noise": (ops.Noise(p=0.8, std=(0.0, 30.0), speckle=(0.0, 0.3)),),
     "shared noise": (ops.Noise(p=0.8, std=(5.0, 30.0), per_channel=False), ops.Saturation()),
     "erase": (ops.Erase(p=0.8, fill=(1.0, 2.0, 3.0)), ops.Erase(p=0.8), ops.Vignette(p=0.5)),

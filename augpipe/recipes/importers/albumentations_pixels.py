@@ -10,9 +10,9 @@ from augpipe.recipes.importers.findings import Findings, Maker, levels, refused,
 
 OPENCV_SIGMAS = {3: 0.8493, 5: 1.08, 7: 1.42}
 """The sigmas that are nearest to the kernels that OpenCV has of these sizes for a sigma of 0."""
-HOLES = "write CoarseDropout, which fills rectangles"
 TONES = "write RandomBrightnessContrast, which changes all of it"
 BLURS = "write GaussianBlur or MotionBlur"
+LARGER_CELLS = "where cells are not all of one size, version 2 draws which are the larger ones."
 CLAHE_NOTE = "OpenCV rounds L*, a* and b* to 256 levels; here the new ones are not rounded."
 
 
@@ -116,6 +116,17 @@ def _iso_noise(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("ISONoise", made, note=note)
 
 
+def _shadow(found: Findings, one: Mapping[str, Any]) -> None:
+    fields = {"region": tuple(one["shadow_roi"]), "num_corners": one["shadow_dimension"]}
+    if "num_shadows_limit" in one:
+        fields |= {"num": tuple(one["num_shadows_limit"]), "loss": tuple(one["shadow_intensity_range"]), "p": one["p"]}
+    else:
+        fewest, most = one["num_shadows_lower"], one["num_shadows_upper"]
+        happens = 1.0 if fewest else most / (most + 1)
+        fields |= {"num": (max(fewest, 1), most), "of": "lightness", "p": happens * one["p"]}
+    found.add("RandomShadow", ops.Shadow.model_validate(fields))
+
+
 def _additive_noise(found: Findings, one: Mapping[str, Any]) -> None:
     """imgaug's, whose standard deviations are in levels."""
     if any(twice(one["loc"])):
@@ -142,15 +153,63 @@ def _cutout(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _holes(found: Findings, one: Mapping[str, Any], fields: dict[str, Any], note: str = "") -> None:
+    is_fraction = all(isinstance(length, float) for name in ("height", "width") for length in fields[name])
+    unit = "fraction" if is_fraction else "px"
+    made = ops.CoarseDropout.model_validate({**fields, "unit": unit, "fill": _fill(one), "p": one["p"]})
+    found.add(name_of(one), made, note=f"{note} {_of_masks(one)}".strip())
+
+
+def _fill(one: Mapping[str, Any]) -> tuple[float, float, float]:
     fill = one.get("fill", one.get("fill_value", 0))
     if isinstance(fill, str):
         raise ValueError(f"fill={fill!r} is not mapped; levels are")
-    if one.get("mask_fill_value", one.get("fill_mask")) is not None:
-        note = f"{note} masks are not filled.".strip()
-    is_fraction = all(isinstance(length, float) for name in ("height", "width") for length in fields[name])
-    unit = "fraction" if is_fraction else "px"
-    made = ops.CoarseDropout.model_validate({**fields, "unit": unit, "fill": levels(fill), "p": one["p"]})
-    found.add(name_of(one), made, note=note)
+    return levels(fill)
+
+
+def _of_masks(one: Mapping[str, Any]) -> str:
+    """A note of holes that masks have there, too."""
+    fills = (one.get(name) for name in ("mask_fill_value", "fill_mask", "mask_drop_value"))
+    return "masks are not filled." if any(fill is not None for fill in fills) else ""
+
+
+def _grid_dropout(found: Findings, one: Mapping[str, Any]) -> None:
+    is_new = "holes_number_xy" in one
+    fields = _new_grid(one) if is_new else _old_grid(one)
+    fields |= {"ratio": one["ratio"], "fill": _fill(one), "p": one["p"]}
+    note = f"{LARGER_CELLS if is_new else ''} {_of_masks(one)}".strip()
+    found.add("GridDropout", ops.GridDropout.model_validate(fields), note=note)
+
+
+def _new_grid(one: Mapping[str, Any]) -> dict[str, Any]:
+    """Cells that fill the image; two numbers of them are rows and columns, whatever their name."""
+    across, down = one["shift_xy"]
+    fields: dict[str, Any] = {"place": "own" if one["random_offset"] else (down, across)}
+    if one["holes_number_xy"]:
+        return fields | {"grid": tuple(one["holes_number_xy"])}
+    if one["unit_size_range"] is None:
+        return fields
+    smallest, end = one["unit_size_range"]
+    if smallest == end:
+        raise ValueError(f"unit_size_range={(smallest, end)} leaves out its end in version 2, and draws from nothing")
+    return fields | {"unit_px": (smallest, end - 1)}
+
+
+def _old_grid(one: Mapping[str, Any]) -> dict[str, Any]:
+    """Cells from the upper left on; of a largest size, one more is drawn, too."""
+    shift = (max(one["shift_y"] or 0, 0), max(one["shift_x"] or 0, 0))
+    fields: dict[str, Any] = {"place": "shared" if one["random_offset"] else shift, "fit": "cut"}
+    if one["unit_size_min"] and one["unit_size_max"]:
+        return fields | {"unit_px": (one["unit_size_min"], one["unit_size_max"] + 1)}
+    across = one["holes_number_x"] or 10
+    if one["holes_number_y"] is None:
+        return fields | {"fit": "square", "grid": (across, across)}
+    return fields | {"grid": (one["holes_number_y"], across)}
+
+
+def _pixel_dropout(found: Findings, one: Mapping[str, Any]) -> None:
+    fields = {"share": twice(one["dropout_prob"]), "per_channel": one["per_channel"], "p": one["p"]}
+    fields["fill"] = "random" if one["drop_value"] is None else levels(one["drop_value"])
+    found.add("PixelDropout", ops.PixelDropout.model_validate(fields), note=_of_masks(one))
 
 
 def _rgb_shift(found: Findings, one: Mapping[str, Any]) -> None:
@@ -246,9 +305,8 @@ def _downscale(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _grid_shuffle(found: Findings, one: Mapping[str, Any]) -> None:
-    note = "where cells are not all of one size, version 2 draws which are the larger ones."
     made = ops.GridShuffle.model_validate({"grid": tuple(one["grid"]), "p": one["p"]})
-    found.add("RandomGridShuffle", made, note=note)
+    found.add("RandomGridShuffle", made, note=LARGER_CELLS)
 
 
 def _sharpen(found: Findings, one: Mapping[str, Any]) -> None:
@@ -281,6 +339,8 @@ PIXELS: dict[str, Maker] = {
     "HueSaturationValue": _hue_saturation_value,
     "CoarseDropout": _coarse_dropout,
     "Cutout": _cutout,
+    "GridDropout": _grid_dropout,
+    "PixelDropout": _pixel_dropout,
     "RGBShift": _rgb_shift,
     "GaussNoise": _noise,
     "IAAAdditiveGaussianNoise": _additive_noise,
@@ -315,10 +375,8 @@ PIXELS: dict[str, Maker] = {
     "IAAEmboss": _blend(ops.Emboss, "strength"),
     "ISONoise": _iso_noise,
     "RandomFog": _fog,
-    "GridDropout": refused(f"fills a grid of holes; {HOLES}"),
-    "PixelDropout": refused(f"fills single pixels; {HOLES}, or Noise"),
+    "RandomShadow": _shadow,
     "ChannelDropout": refused("blackens a channel; write ChannelShuffle or ToGray, here also ColorCast"),
-    "RandomShadow": refused(f"darkens polygons; {TONES}, or Vignette"),
     "RandomSunFlare": refused(f"draws a flare; {TONES}"),
     "RandomRain": refused("draws lines; write RandomFog of version 1, or MotionBlur"),
     "RandomSnow": refused(f"whitens dark parts; {TONES}"),

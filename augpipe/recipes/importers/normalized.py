@@ -7,13 +7,15 @@ from augpipe.validation.models import changed
 
 OF_NUMBERS = ops.BrightnessContrast | ops.ColorJitter
 """Ops that can be told to change what a Normalize made."""
+FILLING = ops.CoarseDropout | ops.GridDropout | ops.PixelDropout
+"""Ops that fill with levels, or, behind a Normalize, with its numbers."""
 WHOLE_PIXELS = (ops.QuarterTurn, ops.Transpose)
 """Geometry that moves whole pixels."""
 
 
 def shows_means(op: Op) -> bool:
     """Whether its levels are means of those before it, or its fill."""
-    return acts_in_look_up(op) or isinstance(op, ops.CoarseDropout | ops.Identity | OF_NUMBERS)
+    return acts_in_look_up(op) or _filled(op) is not None or isinstance(op, ops.Identity | OF_NUMBERS)
 
 
 def in_levels(op: Op, normalize: ops.Normalize) -> Op:
@@ -28,9 +30,14 @@ def in_levels(op: Op, normalize: ops.Normalize) -> Op:
         return op if is_same else changed(op, ops=held)  # rows find their ops by identity
     if isinstance(op, OF_NUMBERS):
         return _of_numbers(op, normalize)
-    if isinstance(op, ops.CoarseDropout):
-        return changed(op, fill=level(op.fill, normalize))
+    if (fill := _filled(op)) is not None:
+        return changed(op, fill=level(fill, normalize))
     return changed(op, fill=level(op.beyond[1], normalize)) if op.beyond and op.beyond[0] == "constant" else op
+
+
+def _filled(op: Op) -> tuple[float, float, float] | None:
+    """What an op fills with, if it always fills with the same."""
+    return op.fill if isinstance(op, FILLING) and not isinstance(op.fill, str) else None
 
 
 def _of_numbers(op: Op, normalize: ops.Normalize) -> Op:

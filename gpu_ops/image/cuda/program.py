@@ -39,6 +39,7 @@ from augpipe.gpu_ops.image.cuda.compression import (
     transform_rows,
     widen_planes,
 )
+from augpipe.gpu_ops.image.cuda.dropouts import dropped, in_grid
 from augpipe.gpu_ops.image.cuda.neighbours import (
     convolve,
     copy_levels,
@@ -47,6 +48,7 @@ from augpipe.gpu_ops.image.cuda.neighbours import (
     sum_rows,
     take_median,
 )
+from augpipe.gpu_ops.image.cuda.shadows import light_left, shaded
 from augpipe.gpu_ops.image.cuda.weather import grainy, seen_through
 from augpipe.gpu_ops.image.cuda.writing import FLOAT32, ITEM_BYTES, write
 from augpipe.gpu_ops.image.noise import BITS_OF_ONE, EXPONENT_BIAS, EXPONENT_SHIFT, MANTISSA
@@ -57,12 +59,14 @@ from augpipe.gpu_ops.image.program_rows import (
     BIAS,
     CLAHE,
     COARSEN,
+    DROP,
     EQUALIZE,
     FILL,
     FIRST_FILTER,
     FIRST_LOOK,
     GRAIN,
     HAZE,
+    HOLES,
     HSV,
     INVERSE_CORNER_R2,
     JPEG,
@@ -72,6 +76,7 @@ from augpipe.gpu_ops.image.program_rows import (
     NUM_STEPS,
     SCALE,
     SEPARABLE,
+    SHADE,
     SHARPNESS,
     SHUFFLE,
     STEP_BYTES,
@@ -148,6 +153,14 @@ def changed(at, first, stop, red, green, blue, pixel, height, width):
         elif kind == GRAIN:
             of_hue_normal, of_lightness, _ = normals(at_step + STEP_KEY, pixel)
             red, green, blue = grainy(red, green, blue, numbers, of_hue_normal, of_lightness)
+        elif kind == HOLES:
+            red, green, blue = in_grid(red, green, blue, numbers, at_step + STEP_KEY, pixel, width)
+        elif kind == DROP:
+            red, green, blue = dropped(red, green, blue, numbers, at_step + STEP_KEY, pixel)
+        elif kind == SHADE:
+            edges = at + load_i32(at + AT_TABLES) + np.int64(load_i32(at_step + STEP_TABLE)) * TABLE_BYTES
+            left = light_left(numbers, edges, pixel, width)
+            red, green, blue = shaded(red, green, blue, left, load_f32(numbers + 8))
         elif kind == FILL:
             column, row = np.float32(pixel % width), np.float32(pixel // width)
             is_within = load_f32(numbers) <= column and column < load_f32(numbers + 8)

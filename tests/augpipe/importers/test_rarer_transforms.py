@@ -137,6 +137,33 @@ def test_fog_and_grain_are_near_and_say_why() -> None:
         importers.from_text("A.Compose([A.RandomFog()])", version="2")
 
 
+def test_a_grid_of_holes_draws_cells_as_each_version_does() -> None:
+    old, new = (importers.from_text("A.Compose([A.GridDropout()])", version=version).rows[0] for version in "12")
+    assert old.ops == (ops.GridDropout(fit="square", place=(0, 0)),) and old.verdict == "exact"
+    assert new.ops == (ops.GridDropout(),) and new.verdict == "near" and "draws which are the larger ones" in new.note
+    with pytest.raises(ValueError, match=r"unit_size_range=\(9, 9\) leaves out its end in version 2"):
+        importers.from_text("A.Compose([A.GridDropout(unit_size_range=(9, 9))])", version="2")
+    with pytest.raises(ValueError, match="fill='random' is not mapped; levels are"):
+        importers.from_text("A.Compose([A.GridDropout(fill='random')])", version="2")
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_shadows_are_those_of_each_version(version: str) -> None:
+    (row,) = importers.from_text("A.Compose([A.RandomShadow()])", version=version).rows
+    assert row.ops == (ops.Shadow(of="lightness" if version == "1" else "levels"),) and row.verdict == "exact"
+    with pytest.raises(ValueError, match=r"num=\(1, 2\) and num_corners=17 are up to 34 corners"):
+        importers.from_text("A.Compose([A.RandomShadow(shadow_dimension=17)])", version=version)
+
+
+def test_dropped_pixels_behind_a_normalize_have_its_numbers() -> None:
+    dropped = "A.PixelDropout(0.2, drop_value={})"
+    found = importers.from_text(f"A.Compose([A.Normalize((0.5,) * 3, (0.5,) * 3), {dropped.format(0)}])", version="2")
+    assert found.recipe.ops[0] == ops.PixelDropout(share=(0.2, 0.2), fill=127.5)
+    assert [op.op for op in found.recipe.ops] == ["pixel_dropout", "normalize"]
+    with pytest.raises(ValueError, match="Normalize"):
+        importers.from_text(f"A.Compose([A.Normalize(), {dropped.format(None)}])", version="2")
+
+
 @pytest.mark.parametrize(("given", "is_told"), [("seed=3", True), ("seed=None", False), ("p=1.0", False)])
 def test_a_seed_by_which_transforms_draw_the_same_numbers_is_told_of(given: str, is_told: bool) -> None:
     text = f"A.Compose([A.HorizontalFlip(), A.VerticalFlip()], {given})"
@@ -192,10 +219,18 @@ def test_what_looks_once_here_and_twice_in_the_library_is_told(listed: str, told
     )
 
 
-@pytest.mark.parametrize("filled", ["fill_mask=7", "mask_fill_value=7"])
-def test_holes_that_fill_label_maps_are_told(filled: str) -> None:
-    version = "2" if filled.startswith("fill") else "1"
-    notes = importers.from_text(f"A.Compose([A.CoarseDropout({filled}), A.Resize(64, 64)])", version=version).notes
+@pytest.mark.parametrize(
+    ("version", "call"),
+    [
+        ("2", "CoarseDropout(fill_mask=7)"),
+        ("1", "CoarseDropout(mask_fill_value=7)"),
+        ("2", "GridDropout(fill_mask=0)"),
+        ("1", "GridDropout(mask_fill_value=0)"),
+        ("2", "PixelDropout(mask_drop_value=7)"),
+    ],
+)
+def test_holes_that_fill_label_maps_are_told(version: str, call: str) -> None:
+    notes = importers.from_text(f"A.Compose([A.{call}, A.Resize(64, 64)])", version=version).notes
     assert any("masks are not filled." in note for note in notes)
 
 
@@ -269,7 +304,7 @@ def test_a_crop_within_a_group_is_refused_with_where_to_put_it(text: str) -> Non
         importers.from_text(text)
 
 
-@pytest.mark.parametrize("name", ["GridDropout", "PixelDropout", "RandomShadow", "RandomSunFlare", "Defocus"])
+@pytest.mark.parametrize("name", ["RandomSunFlare", "Defocus"])
 def test_what_has_no_op_here_is_refused_with_the_nearest_that_has(name: str) -> None:
-    with pytest.raises(ValueError, match=rf"{name}: .*; write (CoarseDropout|RandomBrightnessContrast|GaussianBlur)"):
+    with pytest.raises(ValueError, match=rf"{name}: .*; write (RandomBrightnessContrast|GaussianBlur)"):
         importers.from_text(f"A.{name}()")

@@ -80,6 +80,11 @@ BLACK, GRAY = {"border": "constant"}, {"border": "constant", "fill": 9}
         ((ops.JpegCompression(), ops.Flip()), {}, "jpeg_compression | flip"),
         ((ops.Resize(size=32), ops.JpegCompression(), ops.Flip()), {}, "resize, jpeg_compression, flip"),
         ((ops.Resize(size=30), ops.GridShuffle(), ops.Flip()), {}, "resize, grid_shuffle, flip"),
+        ((ops.Resize(size=30), ops.GridDropout(), ops.Transpose()), {}, "resize, grid_dropout, transpose"),
+        ((ops.Resize(size=32), ops.GridDropout(), ops.Flip()), {}, "resize, grid_dropout | flip"),
+        ((ops.Resize(size=30), ops.GridDropout(place=(0, 0)), ops.Flip()), {}, "resize, grid_dropout | flip"),
+        ((ops.Resize(size=(30, 40)), ops.GridDropout(fit="square"), ops.Flip()), {}, "resize, grid_dropout | flip"),
+        ((ops.PixelDropout(), ops.Shadow(), ops.Flip()), {}, "pixel_dropout, shadow | flip"),
         ((ops.Resize(size=32), ops.JpegCompression(), ops.Transpose()), {}, "resize, jpeg_compression | transpose"),
         (
             (ops.Resize(size=32), ops.JpegCompression(), ops.QuarterTurn()),
