@@ -32,6 +32,8 @@ from benchmarks.pipeline import peers
 from tests.augpipe.importers.recipes import SEEN, calls, published
 
 NUM_CHAINS, NUM_IMAGES, AT_ONCE, NUM_WARM = 20, 48, 16, 512
+OF_EACH = 8
+"""How often an epoch of a DataLoader has each image: of few batches its beginning would take much of the time."""
 TO_TENSORS = ("transforms.ToTensor()", "v2.ToDtype(torch.float32, scale=True)")
 """What a chain of PIL images says, and what it says on tensors."""
 WAYS = {"torchvision, PIL images": ("torchvision", "PIL"), "torchvision, uint8 tensors": ("torchvision", "tensor")} | {
@@ -105,7 +107,7 @@ def of_way(
                 "ours": in_workers(images, in_worker, are_stacked=sized),
                 "no work": in_workers(images, lambda _, ready=ready: ready, are_stacked=sized),
             }
-            for _ in range(bench.pick(2 * NUM_WARM, 1) // len(images)):
+            for _ in range(bench.pick(2 * NUM_WARM, 1) // (OF_EACH * len(images))):
                 contenders["ours"]()
             seconds = in_turn(contenders, min(3, bench.rounds))
             taken[WORKERS] = round(ratio(seconds, "theirs", "ours"), 2)
@@ -145,16 +147,16 @@ def from_files(
 
 
 class Decoded:
-    """A data set of decoded images, each through a chain."""
+    """A data set of decoded images, each of them several times, through a chain."""
 
     def __init__(self, images: list[Any], chain: Chain) -> None:
         self.images, self.chain = images, chain
 
     def __len__(self) -> int:
-        return len(self.images)
+        return OF_EACH * len(self.images)
 
     def __getitem__(self, index: int) -> Any:
-        return self.chain(self.images[index])
+        return self.chain(self.images[index % len(self.images)])
 
 
 def in_workers(images: list[Any], chain: Chain, *, are_stacked: bool) -> Callable[[], int]:
@@ -171,7 +173,7 @@ def in_workers(images: list[Any], chain: Chain, *, are_stacked: bool) -> Callabl
     def epoch() -> int:
         for _ in loader:
             pass
-        return len(images)
+        return OF_EACH * len(images)
 
     return epoch
 
