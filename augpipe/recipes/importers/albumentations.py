@@ -13,6 +13,7 @@ from augpipe.recipes.importers.albumentations_values import BORDERS, INTERPOLATI
 from augpipe.recipes.importers.findings import Findings, Maker, channels, refuse_crops, same
 from augpipe.recipes.importers.functions import NOT_HELD, NOTE, WithSides, custom, with_functions
 from augpipe.recipes.importers.sides import swap_sides
+from augpipe.recipes.importers.units import FUNCTION, UNIT
 
 VERSIONS = ("1", "2")
 """Those whose transforms are mapped."""
@@ -47,6 +48,7 @@ def found_in(data: Any, version: str = "") -> Findings:
     versions = (version,) if version in VERSIONS else VERSIONS
     measured_as = tuple(f"albumentations-{one}" for one in versions)
     found = Findings(source="albumentations", measured_as=measured_as, name_of=name_of, read=getitem)
+    found.changes_units = ("Normalize", "ToFloat", "FromFloat", "ToTensor", FUNCTION)
     _add_all(found, _flattened(data))
     swap_sides(found)
     if data.get("seed", seed) is not None:
@@ -148,7 +150,7 @@ def _normalize(found: Findings, one: Mapping[str, Any]) -> None:
 def _to_float(found: Findings, one: Mapping[str, Any]) -> None:
     if one.get("max_value") not in (None, 255, 255.0):
         raise ValueError(f"max_value={one['max_value']} is not mapped; 255 is")
-    found.add("ToFloat", ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)))
+    found.add("ToFloat", UNIT)
 
 
 def _members(found: Findings, one: Mapping[str, Any], with_p: bool) -> tuple[Op, ...]:

@@ -11,6 +11,7 @@ from augpipe.policies.automatic import one_of
 from augpipe.recipes.importers.findings import UNCLIPPED, Findings, Maker, channels, erase, levels, same
 from augpipe.recipes.importers.kornia_geometry import GEOMETRY
 from augpipe.recipes.importers.kornia_values import name_of, range_of, read
+from augpipe.recipes.importers.units import UNIT
 
 HOLDERS = ("AugmentationSequential", "ImageSequential", "Sequential", "VideoSequential")
 
@@ -18,6 +19,7 @@ HOLDERS = ("AugmentationSequential", "ImageSequential", "Sequential", "VideoSequ
 def found_in(module: Any) -> Findings:
     """The ops of a `kornia.augmentation` module, and what cannot be mapped."""
     found = Findings(source="kornia", measured_as=("kornia",), name_of=name_of, read=read)
+    found.changes_units = ("Normalize", "Denormalize")
     if any(str(getattr(key, "name", key)).lower() == "mask" for key in getattr(module, "data_keys", None) or ()):
         found.mask_fills.add(0)
     for one in _flattened(found, module):
@@ -27,8 +29,9 @@ def found_in(module: Any) -> Findings:
             found.refuse(
                 name_of(one), f"of {type(one).__module__} is not an augmentation; take that of kornia.augmentation"
             )
+    found.counts_in_parts = True
     if found.ops and not any(op.op == "normalize" for op in found.ops):
-        found.ops.append(ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)))  # its images are in 0..1
+        found.ops.append(UNIT)
     return found
 
 

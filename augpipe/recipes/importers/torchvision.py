@@ -12,6 +12,7 @@ from augpipe.recipes.importers.looks import finished_in_turn, note_of
 from augpipe.recipes.importers.torchvision_geometry import GEOMETRY, beyond_of, look_of
 from augpipe.recipes.importers.torchvision_lambdas import of_arrays, of_levels, of_pillow, of_tensors
 from augpipe.recipes.importers.torchvision_pixels import COUNTED_IN_PARTS, OF_FLOAT_LEVELS, PIXELS
+from augpipe.recipes.importers.units import FUNCTION, UNIT, fill_in_levels
 from augpipe.validation.models import changed
 
 SILENT = {
@@ -24,10 +25,24 @@ TO_TENSORS = ("ToTensor", "PILToTensor", "ToImage", "ToDtype", "ConvertImageDtyp
 OF_WEIGHTS = ("ImageClassification", "SemanticSegmentation")
 """What weights of torchvision have as their transforms."""
 TO_DTYPES = ("ToDtype", "ConvertImageDtype")
+OTHER_DTYPES = ("int8", "int16", "short", "int32", "int", "int64", "long", "uint16", "uint32", "uint64")
+"""Those whose largest number is neither 255 nor 1, where levels are scaled to it."""
+OF_PILLOW = ("Normalize", *TO_DTYPES)
+OF_TENSORS = (*OF_PILLOW, FUNCTION)
+"""What changes the units of tensors, or may; a function of PIL images makes such again."""
 
 
 def _makes_levels(one: Any) -> bool:
     return str(getattr(one, "dtype", None)).rpartition(".")[2] == "uint8"
+
+
+def _of_other_units(one: Any) -> str:
+    """Why a dtype is not mapped: it makes numbers of levels that are neither in 0..255 nor in 0..1."""
+    name = str(getattr(one, "dtype", None)).rpartition(".")[2]
+    if name not in OTHER_DTYPES or not getattr(one, "scale", True):
+        return ""
+    told = "scale=True makes" if hasattr(one, "scale") else "makes"
+    return f"{told} numbers of {name}, and 0..255 and 0..1 are mapped; write torch.float32 or torch.uint8"
 
 
 def found_in(transform: Any) -> Findings:
@@ -35,30 +50,34 @@ def found_in(transform: Any) -> Findings:
     found = Findings(source="torchvision", measured_as=("torchvision",), name_of=_name)
     scales = False
     flat = list(_flattened(transform))
-    found.makers = MADE
+    found.makers, found.changes_units = MADE, OF_PILLOW
     if next((name for name in map(_name, flat) if name in ("ToPILImage", *TO_TENSORS)), "") == "ToPILImage":
         found.makers = MADE | {"Lambda": of_arrays}
     for one in flat:
         name = _name(one)
+        if name in TO_DTYPES and (told := _of_other_units(one)):
+            found.refuse(name, told)
+            continue
         if name == "ToTensor" or (name in TO_DTYPES and getattr(one, "scale", True) and not _makes_levels(one)):
             scales = True
         elif name == "ToPILImage" or (name in TO_DTYPES and _makes_levels(one)):
             scales = False
         if name in TO_TENSORS:
-            found.makers = MADE | (OF_PARTS if scales else OF_LEVELS)
+            found.makers, found.changes_units = MADE | (OF_PARTS if scales else OF_LEVELS), OF_TENSORS
             if name in TO_DTYPES and not scales and not _makes_levels(one):
                 found.makers |= OF_FLOAT_LEVELS
         elif name == "ToPILImage":
-            found.makers = MADE
+            found.makers, found.changes_units = MADE, OF_PILLOW
         if name in TO_DTYPES or name == "ToTensor":
             continue
         if name not in SILENT:
             before = len(found.ops), len(found.rows)
             found.add_by(found.makers, one)
             if scales and not any(isinstance(op, ops.Normalize) for op in found.ops):
-                found.fill_in_levels(*before)
+                fill_in_levels(found, *before)
+    found.counts_in_parts = scales
     if scales and not any(op.op == "normalize" for op in found.ops):
-        found.ops.append(ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)))
+        found.ops.append(UNIT)
     return found
 
 

@@ -9,6 +9,7 @@ from augpipe.recipes.importers.findings import UNCLIPPED, Findings, Maker, chann
 from augpipe.recipes.importers.normalized import level
 from augpipe.recipes.importers.timm import ERASED
 from augpipe.recipes.importers.torchvision_geometry import pair, sides
+from augpipe.recipes.importers.units import UNIT
 
 
 def _jitter(found: Findings, one: Any) -> None:
@@ -89,7 +90,7 @@ def _erasing(found: Findings, one: Any, unit: ops.Normalize | None = None) -> No
 
 def _erasing_parts(found: Findings, one: Any) -> None:
     """A RandomErasing of numbers in 0..1."""
-    _erasing(found, one, ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)))
+    _erasing(found, one, UNIT)
 
 
 def _erasing_of_timm(found: Findings, one: Any, normalised: ops.Normalize | None) -> None:

@@ -38,7 +38,7 @@ def test_numbers_may_be_of_all_levels(mean: float) -> None:
 
 @pytest.mark.parametrize(("mean", "std"), [((-0.1,) * 3, (0.5,) * 3), ((0.7,) * 3, (0.5,) * 3)])
 def test_numbers_of_no_level_are_refused(mean: object, std: object) -> None:
-    with pytest.raises(ValueError, match="Normalize: stands before brightness_contrast, which keeps numbers within"):
+    with pytest.raises(ValueError, match="RandomBrightness: stands behind Normalize, and keeps numbers within 0..1"):
         importers.from_text(f"A.Compose([A.Normalize(mean={mean}, std={std}), A.RandomBrightness()])")
 
 
