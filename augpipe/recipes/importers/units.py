@@ -52,7 +52,10 @@ def normalize_last(found: "Findings") -> None:
         kinds = {inner.op for op in later for inner in op.flat}
         if not kinds <= {"normalize", "erase"}:
             _refuse_normalize(
-                found, last, rows, [row.name for row in found.rows[rows:] if not all(map(_shows, row.ops))]
+                found,
+                last,
+                rows,
+                [row.name for row in found.rows[rows:] if not (row.holds or all(map(_shows, row.ops)))],
             )
         return
     made: dict[int, Op] = {}

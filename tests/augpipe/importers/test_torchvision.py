@@ -362,7 +362,7 @@ def test_all_that_cannot_be_mapped_is_listed() -> None:
         "Lambda: calls a function",
         "RandomRotation: expand",
         "AugMix: is not known",
-        "Normalize: stands before other ops",
+        "Normalize: stands before RandomInvert, and is the last step here; put it behind them",
     ):
         assert problem in message, problem
 
