@@ -102,6 +102,8 @@ class Findings:
     """Channels of a finished image."""
     makers: Mapping[str, "Maker"] = field(default_factory=dict)
     """What makes ops of a transform, where it stands within another one."""
+    container: str = ""
+    """What the images are held in, of torchvision: "pillow" or "tensors", and empty where nothing says so."""
     changes_units: tuple[str, ...] = ("Normalize",)
     """Transforms that change what numbers count in, or may."""
     counts_in_parts: bool = False
@@ -161,7 +163,7 @@ class Findings:
         """For transforms within another one: the same lists, and ops of their own."""
         inner = Findings(source=self.source, measured_as=self.measured_as, name_of=self.name_of, read=self.read)
         inner.rows, inner.notes, inner.outer, inner.is_held = self.rows, self.notes, [*self.outer, *self.ops], True
-        inner.makers, inner.changes_units = self.makers, self.changes_units
+        inner.makers, inner.changes_units, inner.container = self.makers, self.changes_units, self.container
         return inner
 
     @property

@@ -1,6 +1,6 @@
 """Transforms of torchvision, v1 and v2, as ops: told by class name, read by attribute."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -19,12 +19,13 @@ SILENT = {
     *("Identity", "PILToTensor", "ToImage", "ToPILImage", "ToPureTensor", "ClampBoundingBoxes"),
 }
 """Transforms that change the container alone."""
-TO_TENSORS = ("ToTensor", "PILToTensor", "ToImage", "ToDtype", "ConvertImageDtype")
-"""Those behind which an image is a tensor."""
-
+OF_PILLOW_IMAGES = ("ToTensor", "PILToTensor", "ToImage")
+"""Those that make a tensor of a PIL image."""
 OF_WEIGHTS = ("ImageClassification", "SemanticSegmentation")
 """What weights of torchvision have as their transforms."""
 TO_DTYPES = ("ToDtype", "ConvertImageDtype")
+TO_TENSORS = (*OF_PILLOW_IMAGES, *TO_DTYPES)
+"""Those behind which an image is a tensor."""
 OTHER_DTYPES = ("int8", "int16", "short", "int32", "int", "int64", "long", "uint16", "uint32", "uint64")
 """Those whose largest number is neither 255 nor 1, where levels are scaled to it."""
 OF_PILLOW = ("Normalize", *TO_DTYPES)
@@ -53,8 +54,8 @@ def found_in(transform: Any) -> Findings:
     found.makers, found.changes_units = MADE, OF_PILLOW
     if next((name for name in map(_name, flat) if name in ("ToPILImage", *TO_TENSORS)), "") == "ToPILImage":
         found.makers = MADE | {"Lambda": of_arrays}
-    for one in flat:
-        name = _name(one)
+    for one, container in zip(flat, _containers(flat), strict=True):
+        name, found.container = _name(one), container
         if name in TO_DTYPES and (told := _of_other_units(one)):
             found.refuse(name, told)
             continue
@@ -78,6 +79,19 @@ def found_in(transform: Any) -> Findings:
     found.counts_in_parts = scales
     if scales and not any(op.op == "normalize" for op in found.ops):
         found.ops.append(UNIT)
+    return found
+
+
+def _containers(flat: Sequence[Any]) -> list[str]:
+    """What images are held in where each of the transforms stands: "pillow", "tensors", or "" where none says so."""
+    after = dict.fromkeys(TO_TENSORS, "tensors") | {"ToPILImage": "pillow"}
+    before = dict.fromkeys(OF_PILLOW_IMAGES, "pillow") | dict.fromkeys((*TO_DTYPES, "ToPILImage"), "tensors")
+    names = list(map(_name, flat))
+    held = next((before[name] for name in names if name in before), "")
+    found = []
+    for name in names:
+        found.append(held)
+        held = after.get(name, held)
     return found
 
 
@@ -145,7 +159,7 @@ def moved_by_whole_pixels(op: Op) -> Op:
 
 def _policy(make: Callable[[Any], tuple[Op, ...]]) -> Maker:
     def add(found: Findings, one: Any) -> None:
-        look = look_of(one)
+        look = look_of(found, one)
         made = tuple(map(moved_by_whole_pixels, make(one)))
         if not found.is_held:
             made = finished_in_turn(made, look.interpolation)

@@ -22,22 +22,22 @@ from augpipe.recipes.importers.findings import (
 def _resize(found: Findings, one: Any) -> None:
     longest: Any = getattr(one, "max_size", None)
     if one.size is None:
-        found.add("Resize", ops.ResizeLongest(size=longest), look=look_of(one))
+        found.add("Resize", ops.ResizeLongest(size=longest), look=look_of(found, one))
     elif len(size := sides(one.size)) == 2:
-        found.add("Resize", ops.Resize(size=pair(size)), look=look_of(one))
+        found.add("Resize", ops.Resize(size=pair(size)), look=look_of(found, one))
     else:
-        found.add("Resize", ops.ResizeShortest(size=size[0], max_size=longest), look=look_of(one))
+        found.add("Resize", ops.ResizeShortest(size=size[0], max_size=longest), look=look_of(found, one))
 
 
 def _random_resize(found: Findings, one: Any) -> None:
     # max_size itself is never drawn there
-    found.add("RandomResize", ops.RandomResize(size=(one.min_size, one.max_size - 1)), look=look_of(one))
+    found.add("RandomResize", ops.RandomResize(size=(one.min_size, one.max_size - 1)), look=look_of(found, one))
 
 
 def _scale_jitter(found: Findings, one: Any) -> None:
     width, height = one.target_size  # there in this order
     made = ops.RandomResize(factor=tuple(one.scale_range), within=(height, width))
-    found.add("ScaleJitter", made, look=look_of(one))
+    found.add("ScaleJitter", made, look=look_of(found, one))
 
 
 def sides(size: Any) -> tuple[int, ...]:
@@ -51,19 +51,20 @@ def pair(size: Any) -> tuple[int, int]:
     return both[0], both[-1]
 
 
-def look_of(one: Any) -> Look:
-    """How a transform looks between pixels."""
+def look_of(found: Findings, one: Any) -> Look:
+    """How a transform looks between pixels: shrunk PIL images are averaged, and tensors where it is told to."""
     given = getattr(one, "interpolation", "bilinear")
     mode = PILLOW_FILTERS.get(given, given) if isinstance(given, int) else getattr(given, "value", given)
-    # of Pillow's images v1's and v2's resizes always average, and of tensors those of v2 unless they are told not to
-    return Look(
-        interpolation=str(mode), antialias=None if not hasattr(one, "antialias") else one.antialias is not False
-    )
+    averages: bool | None = None
+    if hasattr(one, "antialias"):
+        of_either = one.antialias is not False  # None averages PIL images alone
+        averages = {"pillow": True, "tensors": one.antialias is True}.get(found.container, of_either)
+    return Look(interpolation=str(mode), antialias=averages)
 
 
-def _shrunk(one: Any) -> Look:
+def _shrunk(found: Findings, one: Any) -> Look:
     """The look of a map that may shrink, which skips pixels then."""
-    return replace(look_of(one), antialias=False)
+    return replace(look_of(found, one), antialias=False)
 
 
 def beyond_of(one: Any) -> Beyond:
@@ -84,7 +85,7 @@ def _sanitize(found: Findings, one: Any) -> None:
 
 def _crop(found: Findings, one: Any) -> None:
     made = ops.RandomResizedCrop(size=pair(one.size), scale=tuple(one.scale), ratio=tuple(one.ratio))
-    found.add("RandomResizedCrop", made, look=look_of(one))
+    found.add("RandomResizedCrop", made, look=look_of(found, one))
 
 
 def _padding(one: Any) -> dict[str, Any]:
@@ -121,7 +122,10 @@ def _rotation(found: Findings, one: Any) -> None:
     if one.expand or one.center is not None:
         raise ValueError("expand and center are not mapped")
     found.add(
-        "RandomRotation", ops.Rotate(max_deg=tuple(one.degrees), step=None), look=look_of(one), beyond=beyond_of(one)
+        "RandomRotation",
+        ops.Rotate(max_deg=tuple(one.degrees), step=None),
+        look=look_of(found, one),
+        beyond=beyond_of(one),
     )
 
 
@@ -139,14 +143,14 @@ def _affine(found: Findings, one: Any) -> None:
     if one.translate is not None:
         right, down = one.translate
         made.append(ops.Translate(horizontal=(-right, right), vertical=(-down, down), whole_px="nearest"))
-    look = _shrunk(one) if one.scale is not None and one.scale[0] < 1.0 else look_of(one)
+    look = _shrunk(found, one) if one.scale is not None and one.scale[0] < 1.0 else look_of(found, one)
     found.add("RandomAffine", *made, look=look, beyond=beyond_of(one))
 
 
 def _perspective(found: Findings, one: Any) -> None:
     made = ops.Perspective(distortion=one.distortion_scale, p=one.p)
     note = "corners move by any part of a pixel." + (f" {UNEVEN}" if one.distortion_scale > 0.6 else "")
-    found.add("RandomPerspective", made, note=note, look=_shrunk(one), beyond=beyond_of(one))
+    found.add("RandomPerspective", made, note=note, look=_shrunk(found, one), beyond=beyond_of(one))
 
 
 def _elastic_transform(found: Findings, one: Any) -> None:
@@ -154,7 +158,7 @@ def _elastic_transform(found: Findings, one: Any) -> None:
         raise ValueError("alpha and sigma that differ along x and y are not mapped; give one number each")
     # there half the image's side is 1
     made = ops.ElasticTransform(alpha=0.5 * one.alpha[0], sigma=one.sigma[0], p=1.0)
-    found.add("ElasticTransform", made, note=FIELD, look=look_of(one), beyond=beyond_of(one))
+    found.add("ElasticTransform", made, note=FIELD, look=look_of(found, one), beyond=beyond_of(one))
 
 
 GEOMETRY: dict[str, Maker] = {
