@@ -120,7 +120,6 @@ class RandomResize(Op):
     """How often a factor or a length is drawn; otherwise the factor is 1."""
 
     is_crop = True
-    draws_size = True
     sides_px = ("size", "within")
     draws = (Number("factor", neutral=1.0), Draw("short", np.int32, neutral=0))
     inspect_text = "both sides times {factor[0]:g} to {factor[1]:g}"
@@ -137,6 +136,10 @@ class RandomResize(Op):
                 "of them out."
             )
         return self
+
+    @property
+    def draws_size(self) -> bool:
+        return True
 
     @property
     def scaled_fields(self) -> dict[str, Scale]:
