@@ -14,13 +14,12 @@ from augpipe.ops.groups import OfSome, Weights
 from augpipe.ops.kinds import Ops
 from augpipe.ops.op import Beyond, Drawn, Op, keyed
 from augpipe.ops.random_words import RandomWords
-from augpipe.ops.resizes import UNLIKE_SIZES, left_unlike
+from augpipe.ops.resizes import UNLIKE_SIZES, one_size
 from augpipe.ops.sized_crops import PlacedCrop
 from augpipe.validation.models import ListOf, told
 
 __all__ = ["OneCrop"]
 
-_UNLIKE = np.array(UNLIKE_SIZES).T
 Sides = tuple[Any, Any]
 Chains = Annotated[ListOf[Ops], told("must be a list of lists of crops: {name}=[[ops.Resize(size=224)], []]")]
 
@@ -99,10 +98,14 @@ class OneCrop(Op):
 
     @property
     def draws_size(self) -> bool:
-        """Whether the chains make images of several sizes."""
-        ends = [np.broadcast_arrays(*_ends(chain, *_UNLIKE), _UNLIKE[0])[:2] for chain in self.chains]
-        agree = np.all([np.equal(end, ends[0]).all(axis=0) for end in ends], axis=0)
-        return not agree.any() or any(op.draws_size and left_unlike([op]) for chain in self.chains for op in chain)
+        """Whether the chains make images of several sizes, of whatever image."""
+        return all(map(self.draws_size_of, UNLIKE_SIZES))
+
+    def draws_size_of(self, sides: tuple[int, int] | None) -> bool:
+        if sides is None:
+            return self.draws_size
+        ends = {tuple(map(int, _ends(chain, *sides))) for chain in self.chains}
+        return len(ends) > 1 or any(map(_stays_drawn, self.chains))
 
     @property
     def beyond(self) -> Beyond | None:
@@ -159,6 +162,12 @@ class OneCrop(Op):
         own = drawn[self._names[nth]] if self._names[nth] in (self.record.names or ()) else {}
         texts = [op.caption(own[key] if op.record.names else {}) for key, op in self.keyed_chains[nth]]
         return ", ".join(text for text in texts if text) or f"crop {nth + 1}"
+
+
+def _stays_drawn(chain: Sequence[Op]) -> bool:
+    """Whether a chain draws a size that nothing in it makes one again."""
+    place = max((place for place, op in enumerate(chain) if op.draws_size), default=None)
+    return place is not None and one_size(chain[place + 1 :]) is None
 
 
 def _ends(chain: Sequence[Op], heights: Any, widths: Any) -> Sides:

@@ -276,6 +276,10 @@ class Op(Checked):
         """Whether it draws how many pixels an image has: an op behind it makes them one size."""
         return False
 
+    def draws_size_of(self, sides: tuple[int, int] | None) -> bool:
+        """Whether it does so of an image of this height and width; None: of any."""
+        return self.draws_size
+
     @property
     def beyond(self) -> Beyond | None:
         """What is seen outside the image, where the op says so; None leaves it to the recipe."""

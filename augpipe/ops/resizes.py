@@ -350,10 +350,11 @@ def one_size(crops: Sequence[Op]) -> tuple[int, int] | None:
 
 def left_unlike(crops: Sequence[Op]) -> Op | None:
     """The last of them that draws a size, where those before it make images of one size and those behind it do not."""
-    place = max((place for place, op in enumerate(crops) if op.draws_size), default=None)
-    if place is None or one_size(crops[place + 1 :]) or not one_size(crops[:place]):
-        return None
-    return crops[place]
+    for place in reversed(range(len(crops))):
+        before = one_size(crops[:place])
+        if crops[place].draws_size_of(before):
+            return None if one_size(crops[place + 1 :]) or not before else crops[place]
+    return None
 
 
 def _resize(frame: Frame, heights: Any, widths: Any, align_corners: bool = False) -> None:

@@ -1,6 +1,6 @@
 """What an importer finds on its way: ops, what differs, and what cannot be mapped."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -348,19 +348,6 @@ def erase_several(p: float, scale: Any, ratio: Any, fill: Any, normalised: Op | 
         each = tuple(erase(1.0, parts, ratio, fill, normalised) for _ in range(count))
         choices.append(each[0] if count == 1 else ops.AllOf.model_validate({"ops": each}))
     return ops.OneOf.model_validate({"ops": choices, "p": p})
-
-
-def refuse_crops(held: Iterable[Op]) -> None:
-    """Refuse what a group holds, or what has a chance, that makes images of another size.
-
-    Raises:
-        ValueError: it does.
-    """
-    if any(inner.is_crop for op in held for inner in op.flat):
-        raise ValueError(
-            "holds a crop, a resize or a padding for some images only, and a batch needs one size; put it before the "
-            "group, for all images"
-        )
 
 
 def floored_centre(size: Any) -> Op:

@@ -26,6 +26,9 @@ def in_levels(op: Op, normalize: ops.Normalize) -> Op:
         held = tuple(in_levels(inner, normalize) for inner in op.ops)
         is_same = all(new is old for new, old in zip(held, op.ops, strict=True))
         return op if is_same else changed(op, ops=held)  # rows find their ops by identity
+    if isinstance(op, ops.OneCrop):
+        chains = tuple(tuple(in_levels(inner, normalize) for inner in chain) for chain in op.chains)
+        return op if op.beyond is None else changed(op, chains=chains)
     if isinstance(op, OF_NUMBERS):
         return _of_numbers(op, normalize)
     if isinstance(op, ops.CoarseDropout):

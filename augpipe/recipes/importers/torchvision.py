@@ -6,8 +6,9 @@ from typing import Any
 
 from augpipe import ops, policies
 from augpipe.ops import Op
-from augpipe.policies.automatic import one_of
-from augpipe.recipes.importers.findings import Findings, Maker, refuse_crops
+from augpipe.policies.automatic import one_of as merged_one_of
+from augpipe.recipes.importers.chosen import Members, all_of, in_groups, one_of
+from augpipe.recipes.importers.findings import Findings, Maker
 from augpipe.recipes.importers.looks import finished_in_turn, note_of
 from augpipe.recipes.importers.torchvision_geometry import GEOMETRY, beyond_of, look_of
 from augpipe.recipes.importers.torchvision_lambdas import of_arrays, of_levels, of_pillow, of_tensors
@@ -127,27 +128,32 @@ def _held(transform: Any) -> list[Any]:
     return list(held) if isinstance(held, Iterable) else [held]
 
 
-def _group(make: Callable[[Any, tuple[Op, ...]], Op], note: str = "") -> Maker:
+def _group(make: Callable[[Findings, Any, Members], Op], note: str = "") -> Maker:
     def add(found: Findings, one: Any) -> None:
         inner = found.within()
-        members: list[Op] = []
+        members: list[tuple[Op, ...]] = []
         for held in _held(one):
             before = len(inner.ops)
             for part in _flattened(held):
                 inner.add_by(inner.makers, part)
-            own = tuple(inner.ops[before:])
-            refuse_crops(own)
-            members.append(own[0] if len(own) == 1 else ops.AllOf.model_validate({"ops": own or (ops.Identity(),)}))
+            members.append(tuple(inner.ops[before:]))
         if len(inner.ops) or not found.problems:
-            found.add(_name(one), make(one, tuple(members)), note=note, holds=True)
+            found.add(_name(one), make(found, one, members), note=note, holds=True)
 
     return add
 
 
-def _sometimes(one: Any, held: tuple[Op, ...]) -> Op:
-    if len(held) == 1 and isinstance(held[0], ops.Custom):
-        return changed(held[0], p=float(one.p) * held[0].p)
-    return ops.AllOf.model_validate({"ops": held, "p": float(one.p)})
+def _sometimes(found: Findings, one: Any, members: Members) -> Op:
+    if len(members) == 1 and len(members[0]) == 1 and isinstance(members[0][0], ops.Custom):
+        return changed(members[0][0], p=float(one.p) * members[0][0].p)
+    return all_of(found, members, float(one.p))
+
+
+def _choice(found: Findings, one: Any, members: Members) -> Op:
+    shares = list(one.p or [1.0] * len(members))
+    if any(op.is_crop for own in members for op in own):
+        return one_of(found, members, shares)
+    return merged_one_of(zip(in_groups(members), shares, strict=True))
 
 
 def moved_by_whole_pixels(op: Op) -> Op:
@@ -173,10 +179,8 @@ MADE: dict[str, Maker] = {
     **PIXELS,
     "Lambda": of_pillow,
     "RandomApply": _group(_sometimes),
-    "RandomChoice": _group(lambda one, held: one_of(zip(held, one.p or [1.0] * len(held), strict=True))),
-    "RandomOrder": _group(
-        lambda one, held: ops.AllOf.model_validate({"ops": held}), "the order is that of the list, always."
-    ),
+    "RandomChoice": _group(_choice),
+    "RandomOrder": _group(lambda found, _, members: all_of(found, members), "the order is that of the list, always."),
     "RandAugment": _policy(lambda one: policies.rand_augment(one.num_ops, one.magnitude, one.num_magnitude_bins)),
     "TrivialAugmentWide": _policy(lambda one: policies.trivial_augment_wide(one.num_magnitude_bins)),
     "AutoAugment": _policy(lambda one: policies.auto_augment(one.policy.value)),
