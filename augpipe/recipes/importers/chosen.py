@@ -61,7 +61,15 @@ def at_times(crop: Op, p: float) -> Op:
 
 
 def in_groups(members: Members) -> tuple[Op, ...]:
-    """Each as one op."""
+    """Each as one op.
+
+    Raises:
+        ValueError: there are none, or one of them normalises.
+    """
+    if not members:
+        raise ValueError("holds no transforms; list those to choose from")
+    if any(isinstance(op, ops.Normalize) for own in members for op in own):
+        raise ValueError("holds what normalises, which all images of a batch are or none; put it behind the group")
     held = [own or (ops.Identity(),) for own in members]
     return tuple(own[0] if len(own) == 1 else ops.AllOf.model_validate({"ops": own}) for own in held)
 

@@ -22,9 +22,9 @@ from augpipe.ops.view_passes import (
 from augpipe.recipes.importers.functions import NOT_RUN, OF_SCRIPT
 from augpipe.recipes.importers.looks import FIRST, INTERPOLATIONS, look_alone, looked_at_once
 from augpipe.recipes.importers.measured import judged
+from augpipe.recipes.importers.reasons import reason
 from augpipe.recipes.importers.sides import sides_of
 from augpipe.recipes.importers.units import leave_out_behind, normalize_last
-from augpipe.validation.models import FieldError
 
 PILLOW_FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 FIELD = "the field is made of B-splines, with the variance and nearly the correlation of filtered noise."
@@ -146,7 +146,7 @@ class Findings:
             if self._never_happens(one):
                 self.rows.append(Row(name=name, verdict="exact", note="p=0: it never happens."))
             else:
-                self.refuse(name, f"has no {error}" if isinstance(error, KeyError) else in_a_line(error))
+                self.refuse(name, reason(error, one, self.read))
 
     def _never_happens(self, one: Any) -> bool:
         try:
@@ -377,20 +377,15 @@ def channels(value: Any, white: float = 1.0) -> Any:
         return value
 
 
-def in_a_line(error: Exception) -> str:
-    """What is wrong with the fields of an op, or an error's first line."""
-    return " ".join(error.lines) if isinstance(error, FieldError) else str(error).splitlines()[0]
-
-
 Maker = Callable[[Findings, Any], None]
 """What makes ops of a transform, and adds them with what differs."""
 
 
-def refused(reason: str) -> Maker:
+def refused(told: str) -> Maker:
     """Refuse a transform that is known, and say why."""
 
     def add(found: Findings, one: Any) -> None:
-        raise ValueError(reason)
+        raise ValueError(told)
 
     return add
 

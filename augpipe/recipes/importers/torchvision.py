@@ -135,7 +135,10 @@ def _group(make: Callable[[Findings, Any, Members], Op], note: str = "") -> Make
         for held in _held(one):
             before = len(inner.ops)
             for part in _flattened(held):
-                inner.add_by(inner.makers, part)
+                if _name(part) in ("ToTensor", *TO_DTYPES):
+                    inner.refuse(_name(part), "converts images within a group; put it before the group or behind it")
+                elif _name(part) not in SILENT:
+                    inner.add_by(inner.makers, part)
             members.append(tuple(inner.ops[before:]))
         if len(inner.ops) or not found.problems:
             found.add(_name(one), make(found, one, members), note=note, holds=True)

@@ -18,6 +18,8 @@ from augpipe.recipes.importers.findings import (
     same,
 )
 
+SEVERAL = "makes several images of one; write CenterCrop, or count=5 in a view of the recipe"
+
 
 def _resize(found: Findings, one: Any) -> None:
     longest: Any = getattr(one, "max_size", None)
@@ -41,7 +43,13 @@ def _scale_jitter(found: Findings, one: Any) -> None:
 
 
 def sides(size: Any) -> tuple[int, ...]:
-    """The whole numbers of a size or a padding: one, two or four."""
+    """The whole numbers of a size or a padding: one, two or four.
+
+    Raises:
+        ValueError: it is a part of a pixel.
+    """
+    if isinstance(size, float):
+        raise ValueError(f"{size} is not a whole number of pixels")
     return (int(size),) if isinstance(size, int) else tuple(int(side) for side in size)
 
 
@@ -167,6 +175,7 @@ GEOMETRY: dict[str, Maker] = {
     "Pad": _pad,
     "RandomCrop": _random_crop,
     "RandomZoomOut": _zoom_out,
+    **dict.fromkeys(("FiveCrop", "TenCrop"), refused(SEVERAL)),
     "RandomIoUCrop": refused(
         "leaves each crop at its own size; write RandomResizedCrop, here with keep_objects=KeepObjects(rule='iou', "
         "share=[0.0, 0.1, 0.3, 0.5, 0.7, 0.9])"

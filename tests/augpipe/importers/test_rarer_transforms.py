@@ -273,3 +273,39 @@ def test_a_crop_within_a_group_is_refused_with_where_to_put_it(text: str) -> Non
 def test_what_has_no_op_here_is_refused_with_the_nearest_that_has(name: str) -> None:
     with pytest.raises(ValueError, match=rf"{name}: .*; write (CoarseDropout|RandomBrightnessContrast|GaussianBlur)"):
         importers.from_text(f"A.{name}()")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("T.RandomRotation((10, -10))", r"RandomRotation: degrees=\(10, -10\): max_deg=\(10.0, -10.0\) is not a range"),
+        ("T.RandomAffine(10, scale=(0, 2))", r"RandomAffine: scale=\(0, 2\): factor=\(0, 2\) leaves 0.05"),
+        ("T.Pad(-3)", "Pad: padding=-3: px=-3 must be whole pixels"),
+        ("T.Resize(2.5)", "Resize: 2.5 is not a whole number of pixels"),
+        ("T.Resize(0)", "Resize: size=0 must be at least 1"),
+        ("T.RandomChoice([])", "RandomChoice: holds no transforms; list those to choose from"),
+        ("T.RandomApply([T.ToTensor()])", "ToTensor: converts images within a group; put it before"),
+        ("T.RandomApply([T.Normalize(0.5, 0.5)])", "RandomApply: holds what normalises, which all images"),
+        ("T.FiveCrop(10)", "FiveCrop: makes several images of one"),
+        (
+            "A.ShiftScaleRotate(scale_limit=(-2, 0.1))",
+            r"scale_limit=\[-2, 0.1\]: horizontal=\(-1.0, 1.1\) leaves [^=]*nothing\.\n",
+        ),
+        ("A.ShiftScaleRotate(shift_limit=(3, 5))", r"ShiftScaleRotate: shift_limit=\[3, 5\]: horizontal=\(3.0, 5.0\)"),
+        ("A.CLAHE(tile_grid_size=(80, 80))", r"CLAHE: tile_grid_size=\[80, 80\]: tiles=\(80, 80\) must be"),
+        ("A.OneOf([])", "OneOf: holds no transforms"),
+        (
+            "A.Compose([A.Perspective(), A.OpticalDistortion()])",
+            "cannot be one recipe: Perspective comes before OpticalDistortion.* Put OpticalDistortion first",
+        ),
+        (
+            "A.Compose([A.PadIfNeeded(80, 80), A.RandomCrop(70, 70), A.PadIfNeeded(96, 96)])",
+            "PadIfNeeded pads what RandomCrop has cut out of a padded image",
+        ),
+    ],
+)
+def test_a_refusal_names_the_transform_and_the_argument_that_are_written(text: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told) as caught:
+        importers.from_text(text, version="2" if text.startswith("A.") else None)
+    ours = ("all_of", "one_of", "pad ", "random_crop", "optical_distortion")
+    assert not any(name in str(caught.value) for name in ours)
