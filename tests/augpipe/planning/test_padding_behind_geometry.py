@@ -38,4 +38,19 @@ def test_it_says_what_it_waits_for() -> None:
 def test_imported_recipes_that_pad_behind_a_rotation() -> None:
     found = importers.from_text("A.Compose([A.Rotate(10, border_mode=0), A.PadIfNeeded(64, 64, border_mode=0)])")
     assert [op.op for op in found.recipe.ops] == ["rotate", "pad"] and found.recipe.num_passes == 2
-    assert found.notes == ("read as albumentations 2, though it also fits version 1.",)
+    assert not any("order" in note or "before" in note for note in found.notes)
+
+
+def test_label_maps_and_boxes_are_padded_as_the_image_is() -> None:
+    recipe = Recipe(border="constant", ops=[ops.Rotate(max_deg=(20, 20), step=None), ops.Pad(size=(64, 70))])
+    image = np.zeros((40, 52, 3), np.uint8)
+    image[10:30, 15:40] = 255
+    mask = (image[:, :, 0] > 0).astype(np.uint8)
+    augment = Augment(recipe, dtype="uint8", layout="NHWC")
+    found = augment(image=image, mask=mask, bboxes=np.array([[15.0, 10.0, 40.0, 30.0]]), bbox_format="pascal_voc")
+    shown = found["image"][..., 0] > 127
+    labels = np.asarray(found["mask"])
+    assert labels.shape == (64, 70) and (shown == (labels == 1)).mean() > 0.98
+    (box,) = found["bboxes"]
+    rows, columns = np.nonzero(shown)
+    assert np.abs(np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]) - box).max() < 2
