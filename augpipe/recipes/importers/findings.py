@@ -22,7 +22,7 @@ from augpipe.ops.view_passes import (
 from augpipe.recipes.importers.functions import NOT_RUN, OF_SCRIPT
 from augpipe.recipes.importers.looks import FIRST, INTERPOLATIONS, look_alone, looked_at_once
 from augpipe.recipes.importers.measured import judged
-from augpipe.recipes.importers.reasons import reason
+from augpipe.recipes.importers.reasons import in_their_words, reason
 from augpipe.recipes.importers.sides import sides_of
 from augpipe.recipes.importers.units import leave_out_behind, normalize_last
 
@@ -201,8 +201,8 @@ class Findings:
                 self.note(f"{', '.join(dict.fromkeys(names))}: {told}")
 
     def _act_late(self, op: Op, before: str) -> None:
-        told = f"stands before {before}, and acts after it here."
-        self.note(f"{op.op}: {told}")
+        told = in_their_words(f"stands before {before}, and acts after it here.", self.rows)
+        self.note(f"{in_their_words(op.op, self.rows)}: {told}")
         for place, row in enumerate(self.rows):
             if any(own is op for own in row.ops):
                 self._differs(place, told)

@@ -7,6 +7,7 @@ from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.commuting import acts_in_look_up
 from augpipe.recipes.importers.normalized import WHOLE_PIXELS, NoLevel, in_levels, level, shows_means
+from augpipe.recipes.importers.reasons import in_their_words
 
 if TYPE_CHECKING:
     from augpipe.recipes.importers.findings import Findings, Row
@@ -77,7 +78,7 @@ def _note_moved(found: "Findings", later: list[Op]) -> None:
     moves = (ops.Flip, *WHOLE_PIXELS)
     told = [op.op for op in later if op.beyond or not (op.is_crop or all(isinstance(o, moves) for o in op.flat))]
     if told:
-        names = ", ".join(dict.fromkeys(told))
+        names = in_their_words(", ".join(dict.fromkeys(told)), found.rows)
         found.note(f"Normalize: stands before {names}, and acts last here, which is the same.")
     for place, row in enumerate(found.rows):
         jitters = [inner for op in row.ops for inner in op.flat if isinstance(inner, ops.ColorJitter)]

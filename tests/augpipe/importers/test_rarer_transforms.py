@@ -71,7 +71,7 @@ def test_rows_tell_what_acts_late_behind_a_normalize_too() -> None:
     steps = "A.RandomBrightnessContrast(p=1), A.Rotate(p=1), " * 6
     rows = importers.from_text(f"A.Compose([{NORMALIZE}, {steps}])", version="1").rows
     told = [row.note for row in rows if row.name == "RandomBrightnessContrast"]
-    assert told == ["stands before rotate, and acts after it here."] * 6
+    assert told == ["stands before Rotate, and acts after it here."] * 6
 
 
 def test_a_second_bend_takes_a_pass_of_its_own() -> None:

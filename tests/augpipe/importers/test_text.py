@@ -409,9 +409,9 @@ def test_a_normalize_commutes_with_flips_and_crops() -> None:
 @pytest.mark.parametrize(
     ("other", "names"),
     [
-        ("T.RandomCrop(24, padding=4)", "random_crop"),
-        ("T.Pad(4, fill=0.0), T.RandomHorizontalFlip(), T.RandomRotation(9)", "pad, rotate"),
-        ("T.RandomChoice([T.RandomRotation(9), T.RandomAffine(0, shear=9)])", "one_of"),
+        ("T.RandomCrop(24, padding=4)", "RandomCrop"),
+        ("T.Pad(4, fill=0.0), T.RandomHorizontalFlip(), T.RandomRotation(9)", "Pad, RandomRotation"),
+        ("T.RandomChoice([T.RandomRotation(9), T.RandomAffine(0, shear=9)])", "RandomChoice"),
     ],
 )
 def test_a_border_behind_a_normalize_is_filled_with_the_level_that_becomes_its_fill(other: str, names: str) -> None:
