@@ -182,13 +182,14 @@ class Frame:
     @property
     def seen(self) -> tuple[Float, Float, Float, Float]:
         """Left, top, right and bottom of the rectangle of the image that crops keep, without padding."""
-        if self.padded is not None and self.is_unpadded is None:
+        is_unpadded = self.is_unpadded
+        if self.padded is not None and is_unpadded is None:
             return self.padded
         kept = self.crop_x, self.crop_y, self.crop_x + self.crop_width, self.crop_y + self.crop_height
-        if self.padded is None:
+        if self.padded is None or is_unpadded is None:
             return kept
         left, top, right, bottom = (
-            np.where(self.is_unpadded, end, padded) for end, padded in zip(kept, self.padded, strict=True)
+            np.where(is_unpadded, end, padded) for end, padded in zip(kept, self.padded, strict=True)
         )
         return left, top, right, bottom
 
