@@ -154,9 +154,11 @@ def _normalize(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _to_float(found: Findings, one: Mapping[str, Any]) -> None:
-    if one.get("max_value") not in (None, 255, 255.0):
-        raise ValueError(f"max_value={one['max_value']} is not mapped; 255 is")
-    found.add("ToFloat", UNIT)
+    white = float(255.0 if one.get("max_value") is None else one["max_value"])
+    if not 0.0 < white <= 255.0:
+        raise ValueError(f"max_value={white:g} is not mapped: levels are in 0..255 here; set 255")
+    note = "" if white == 255.0 else f"images hold levels, and so numbers go up to {255.0 / white:g}."
+    found.add("ToFloat", ops.Normalize(mean=UNIT.mean, std=(white / 255.0,) * 3), note=note)
 
 
 def _members(found: Findings, one: Mapping[str, Any], with_p: bool) -> list[tuple[Op, ...]]:

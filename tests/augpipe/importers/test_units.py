@@ -1,8 +1,9 @@
 """Numbers that count in 0..1, in levels or in what a Normalize made: by where a transform stands."""
 
+import numpy as np
 import pytest
 
-from augpipe import Recipe, importers, ops
+from augpipe import Augment, Recipe, importers, ops
 
 TO_TENSOR, NORMALIZE = "transforms.ToTensor()", "transforms.Normalize((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))"
 UNIT = ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
@@ -177,3 +178,14 @@ def test_what_counts_behind_a_normalize_of_albumentations_and_kornia_that_is_lef
     text = "K.AugmentationSequential(K.Normalize(torch.tensor(0), torch.tensor(10000)), {}K.RandomVerticalFlip())"
     found = importers.from_text(text.format("K.RandomSolarize(0.1), K.RandomErasing(), "), strict=False)
     assert found.recipe.ops == (ops.Flip(direction="vertical"), UNIT)
+
+
+def test_a_to_float_divides_levels() -> None:
+    found = importers.from_text("A.ToFloat(max_value=1)")
+    assert found.recipe.ops == (ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1 / 255.0,) * 3),)
+    assert found.rows[0].note == "images hold levels, and so numbers go up to 255."
+    levels = np.full((4, 4, 3), 200, np.uint8)
+    assert Augment(found.recipe, framework="numpy")(levels) == pytest.approx(200.0, abs=1e-3)
+    assert importers.from_text("A.ToFloat()").recipe.ops == (UNIT,)
+    with pytest.raises(ValueError, match="ToFloat: max_value=65535 is not mapped: levels are in 0..255 here; set 255"):
+        importers.from_text("A.ToFloat(65535)")
