@@ -12,7 +12,7 @@ from augpipe.recipes.importers.findings import Findings, Maker
 from augpipe.recipes.importers.looks import finished_in_turn, note_of
 from augpipe.recipes.importers.torchvision_geometry import GEOMETRY, beyond_of, look_of
 from augpipe.recipes.importers.torchvision_lambdas import of_arrays, of_levels, of_pillow, of_tensors
-from augpipe.recipes.importers.torchvision_pixels import COUNTED_IN_PARTS, OF_FLOAT_LEVELS, PIXELS
+from augpipe.recipes.importers.torchvision_pixels import COUNTED_IN_PARTS, OF_FLOAT_LEVELS, PIXELS, normalize_bytes
 from augpipe.recipes.importers.units import FUNCTION, UNIT, fill_in_levels
 from augpipe.validation.models import changed
 
@@ -191,5 +191,5 @@ MADE: dict[str, Maker] = {
 """The name of a transform -> what makes ops of it."""
 OF_PARTS: dict[str, Maker] = {**COUNTED_IN_PARTS, "Lambda": of_tensors}
 """Those that count in 0..1 behind ToTensor."""
-OF_LEVELS: dict[str, Maker] = {"Lambda": of_levels}
+OF_LEVELS: dict[str, Maker] = {"Lambda": of_levels, "Normalize": normalize_bytes}
 """Those of a tensor of levels in 0..255."""

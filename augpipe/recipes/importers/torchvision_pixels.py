@@ -35,6 +35,15 @@ def _normalize_levels(found: Findings, one: Any) -> None:
     found.add("Normalize", made, note=note)
 
 
+def normalize_bytes(found: Findings, one: Any) -> None:
+    """A Normalize of a tensor of bytes, which torchvision does not take."""
+    made = ops.Normalize(mean=channels(one.mean), std=channels(one.std))
+    note = (
+        "images are bytes there, which torchvision refuses; here they are divided by 255. Put a dtype before it there."
+    )
+    found.add("Normalize", made, note=note)
+
+
 def _counts_to_1(found: Findings, one: Any) -> None:
     raise ValueError("takes floats for 0..1, and they are 0..255 there. Write scale=True in the ToDtype before it")
 

@@ -189,3 +189,12 @@ def test_a_to_float_divides_levels() -> None:
     assert importers.from_text("A.ToFloat()").recipe.ops == (UNIT,)
     with pytest.raises(ValueError, match="ToFloat: max_value=65535 is not mapped: levels are in 0..255 here; set 255"):
         importers.from_text("A.ToFloat(65535)")
+
+
+def test_a_normalize_of_bytes_which_torchvision_refuses_is_told() -> None:
+    text = "v2.Compose([{}, v2.Normalize((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))])"
+    for before in ("transforms.PILToTensor()", "v2.ToImage(), v2.ToDtype(torch.uint8)"):
+        found = importers.from_text(text.format(before))
+        assert found.rows[-1].verdict == "near" and "bytes there, which torchvision refuses" in found.notes[0]
+    for before in ("transforms.ToTensor()", "v2.ToImage(), v2.ToDtype(torch.float32, scale=True)"):
+        assert importers.from_text(text.format(before)).notes == ()
