@@ -111,7 +111,7 @@ def leave_out_behind(found: "Findings") -> None:
         if row.loses_units:
             cause = row.name if cause in ("", FUNCTION) else cause
         elif cause == FUNCTION and any(isinstance(op, ops.Normalize) for op in row.ops):
-            found.note(f"{row.name}: is of numbers in 0..1, if {cause}, which is left out, leaves them so.")
+            found.note(f"{row.name}: is read as if {cause}, which is left out, kept the units before it.")
         elif cause and row.verdict != "left out" and _counts(row):
             units = "units that it may change" if cause == FUNCTION else "the units that it makes"
             _leave_out(found, place, f"stands behind {cause}, which is left out, and counts in {units}")

@@ -157,7 +157,7 @@ def test_what_counts_behind_a_function_that_is_left_out_is_left_out_too_but_for_
     assert [type(op) for op in found.recipe.ops] == [ops.Flip, ops.Normalize]
     told = "stands behind Lambda, which is left out, and counts in units that it may change: left out."
     assert f"RandomSolarize: {told}" in found.notes
-    assert "Normalize: is of numbers in 0..1, if Lambda, which is left out, leaves them so." in found.notes
+    assert "Normalize: is read as if Lambda, which is left out, kept the units before it." in found.notes
     found = left_out(function, solarize, TO_TENSOR)  # of PIL images, which have levels before it and behind it
     assert [type(op) for op in found.recipe.ops] == [ops.Solarize, ops.Normalize]
 
