@@ -17,6 +17,7 @@ from augpipe.ops.lens import *
 from augpipe.ops.levels import *
 from augpipe.ops.mixing import *
 from augpipe.ops.mosaic import *
+from augpipe.ops.one_crop import *
 from augpipe.ops.op import Op as Op
 from augpipe.ops.output_frame import *
 from augpipe.ops.perspective import *

@@ -4,7 +4,7 @@ An op changes the frame by calling one of its methods; nothing here draws anythi
 order in which they are called, each on the frame as it is by then, counted from its centre; tone comes last.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +25,13 @@ Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 Sides = Int | int
 Lengths = Float | Sides
+
+
+OF_CROPS = (
+    *("out_heights", "out_widths", "kept_heights", "kept_widths", "mirrored", "crop_x", "crop_y", "crop_width"),
+    *("crop_height", "is_unpadded", "is_edge_sharp", "is_edge_kept", "after_lens", "before_lens", "blur_variance"),
+)
+"""What crops look at and change, an entry an image."""
 
 
 class Frame:
@@ -58,6 +65,8 @@ class Frame:
         self.crop_height = heights.astype(np.float64)
         self.padded: tuple[Float, Float, Float, Float] | None = None
         """Left, top, right and bottom of the rectangle that was padded, in pixels of the image."""
+        self.is_unpadded: Bool | None = None
+        """Where some images were padded, which were not; None: all were."""
         self.is_edge_sharp = np.zeros(num, np.bool_)
         """Whether an image was padded after it was resized: its edge is not resampled then."""
         self.is_edge_kept = np.zeros(num, np.bool_)
@@ -136,8 +145,8 @@ class Frame:
     def pad(self, x: Float, y: Float, width: Sides, height: Sides) -> None:
         """As `crop`, of a rectangle that reaches outside, and is not resized."""
         assert not self.is_mapped, "a recipe is checked to pad before geometry"
-        if self.padded is None:
-            self.padded = self.seen
+        if self.padded is None or self.is_unpadded is not None:
+            self.padded, self.is_unpadded = self.seen, None
         resized = (self.crop_width != self.out_widths) | (self.crop_height != self.out_heights)
         self.crop(x, y, width, height, height, width)
         self.is_edge_sharp = self.is_edge_sharp | resized
@@ -171,9 +180,50 @@ class Frame:
     @property
     def seen(self) -> tuple[Float, Float, Float, Float]:
         """Left, top, right and bottom of the rectangle of the image that crops keep, without padding."""
-        if self.padded is not None:
+        is_unpadded = self.is_unpadded
+        if self.padded is not None and is_unpadded is None:
             return self.padded
-        return self.crop_x, self.crop_y, self.crop_x + self.crop_width, self.crop_y + self.crop_height
+        kept = self.crop_x, self.crop_y, self.crop_x + self.crop_width, self.crop_y + self.crop_height
+        if self.padded is None or is_unpadded is None:
+            return kept
+        left, top, right, bottom = (
+            np.where(is_unpadded, end, padded) for end, padded in zip(kept, self.padded, strict=True)
+        )
+        return left, top, right, bottom
+
+    def part(self, rows: Int) -> "Frame":
+        """A frame of some of its images, for crops that act on these alone; `join` takes it back."""
+        made = Frame(self.heights[rows], self.widths[rows])
+        for name in OF_CROPS:
+            values = getattr(self, name)
+            setattr(made, name, None if values is None else values[rows])
+        made.is_mapped, made.is_cropped, made.is_projective = self.is_mapped, self.is_cropped, self.is_projective
+        if self.padded is not None:
+            left, top, right, bottom = self.padded
+            made.padded = left[rows], top[rows], right[rows], bottom[rows]
+        made.lens_sizes = self.lens_sizes and (self.lens_sizes[0][rows], self.lens_sizes[1][rows])
+        return made
+
+    def join(self, parts: "Sequence[Frame]", order: Int) -> None:
+        """Take back the parts that make it up, of which `order` says where each image is, part after part."""
+
+        def joined(values: Iterable[Any]) -> Any:
+            return np.concatenate(list(values))[order]
+
+        if any(part.padded is not None for part in parts):
+            unpadded = [
+                np.full(part.num, part.padded is None) if part.is_unpadded is None else part.is_unpadded
+                for part in parts
+            ]
+            left, top, right, bottom = map(joined, zip(*(part.padded or part.seen for part in parts), strict=True))
+            self.padded = left, top, right, bottom
+            self.is_unpadded = joined(unpadded) if np.concatenate(unpadded).any() else None
+        if any(part.lens_sizes is not None for part in parts) and self.lens_sizes is None:
+            self.lens_sizes = self.out_heights, self.out_widths
+        for name in OF_CROPS:
+            if name != "is_unpadded" and getattr(self, name) is not None:
+                setattr(self, name, joined(getattr(part, name) for part in parts))
+        self.is_mapped, self.is_cropped = any(part.is_mapped for part in parts), True
 
     @property
     def final_sides(self) -> tuple[Int, Int]:

@@ -153,7 +153,7 @@ class OpticalDistortion(Op):
     """
 
     op: Literal["optical_distortion"] = "optical_distortion"
-    k: Annotated[Range, Within(-1.0, 1.0)] = (-0.05, 0.05)
+    k: Annotated[Range, Within(-2.0, 2.0)] = (-0.05, 0.05)
     """Range of the coefficient; above 0 a barrel, below 0 a pincushion."""
     mode: Literal["camera", "fisheye"] = "camera"
     """Which formula: `camera` stretches its circles to the frame's shape."""

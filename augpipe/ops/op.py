@@ -109,8 +109,6 @@ class Op(Checked):
     """Whether a view's crops act before its other ops, wherever they stand: as in the papers."""
     cuts: ClassVar[bool] = False
     """Whether it may leave out a part of what is there."""
-    draws_size: ClassVar[bool] = False
-    """Whether it draws how many pixels an image has: an op behind it makes them one size."""
     sides_px: ClassVar[tuple[str, ...]] = ()
     """Fields that count pixels of what is seen: they change in proportion where images of another size are wanted."""
     is_within_output: ClassVar[bool] = False
@@ -272,6 +270,15 @@ class Op(Checked):
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         """Change the frame by what was drawn."""
         raise AssertionError(f"{type(self).__name__} does not say what it does")
+
+    @property
+    def draws_size(self) -> bool:
+        """Whether it draws how many pixels an image has: an op behind it makes them one size."""
+        return False
+
+    def draws_size_of(self, sides: tuple[int, int] | None) -> bool:
+        """Whether it does so of an image of this height and width; None: of any."""
+        return self.draws_size
 
     @property
     def beyond(self) -> Beyond | None:

@@ -120,7 +120,6 @@ class RandomResize(Op):
     """How often a factor or a length is drawn; otherwise the factor is 1."""
 
     is_crop = True
-    draws_size = True
     sides_px = ("size", "within")
     draws = (Number("factor", neutral=1.0), Draw("short", np.int32, neutral=0))
     inspect_text = "both sides times {factor[0]:g} to {factor[1]:g}"
@@ -137,6 +136,10 @@ class RandomResize(Op):
                 "of them out."
             )
         return self
+
+    @property
+    def draws_size(self) -> bool:
+        return True
 
     @property
     def scaled_fields(self) -> dict[str, Scale]:
@@ -347,10 +350,11 @@ def one_size(crops: Sequence[Op]) -> tuple[int, int] | None:
 
 def left_unlike(crops: Sequence[Op]) -> Op | None:
     """The last of them that draws a size, where those before it make images of one size and those behind it do not."""
-    place = max((place for place, op in enumerate(crops) if op.draws_size), default=None)
-    if place is None or one_size(crops[place + 1 :]) or not one_size(crops[:place]):
-        return None
-    return crops[place]
+    for place in reversed(range(len(crops))):
+        before = one_size(crops[:place])
+        if crops[place].draws_size_of(before):
+            return None if one_size(crops[place + 1 :]) or not before else crops[place]
+    return None
 
 
 def _resize(frame: Frame, heights: Any, widths: Any, align_corners: bool = False) -> None:

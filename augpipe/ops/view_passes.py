@@ -24,7 +24,8 @@ def passes_of(acting: Keyed, beyond: Beyond, interpolation: str) -> tuple[Keyed,
     A look-up begins another pass where a step before it in the same pass does not commute with it. A `Custom` begins
     one in any case, with other ones right behind it: they are called on what it looks at. Groups that hold look-ups and
     steps act as one of each: their look-ups in the pass, their steps behind all look-ups of it. One with an `own_look`
-    begins a pass in any case, in which nothing else moves or mixes pixels, and stands in each that it takes.
+    begins a pass in any case, in which nothing else moves or mixes pixels, and stands in each that it takes. Padding
+    behind what moves begins one, too: one look-up would show there what was moved out of the frame.
 
     Args:
         acting: `View.acting_ops`.
@@ -43,6 +44,9 @@ def passes_of(acting: Keyed, beyond: Beyond, interpolation: str) -> tuple[Keyed,
         elif has_own_look(op):
             if passes[-1]:
                 passes.append([])
+            steps = []
+        elif op.beyond and any(map(moves, (before for _, before in passes[-1]))):
+            passes.append([])
             steps = []
         elif looks and any(has_own_look(before) for _, before in passes[-1]):
             known = _place(acting[:place], beyond, interpolation)
@@ -64,6 +68,11 @@ def passes_of(acting: Keyed, beyond: Beyond, interpolation: str) -> tuple[Keyed,
         passes = [[keyed for keyed in own if not isinstance(keyed[1], Normalize)] for own in passes]
         passes[-1] += [keyed for keyed in acting if isinstance(keyed[1], Normalize)]
     return tuple(map(tuple, passes))
+
+
+def moves(op: Op) -> bool:
+    """Whether it moves what is seen, other than by mirroring, cropping or padding it."""
+    return any(inner.is_geometry or inner.is_lens or inner.is_projective for inner in op.flat)
 
 
 def is_called(op: Op) -> bool:
@@ -88,7 +97,8 @@ def functions_of(passes: Sequence[Keyed]) -> tuple[tuple[tuple[str, Custom], ...
 
 def reasons(passes: Sequence[Keyed], beyond: Beyond, interpolation: str) -> Iterator[tuple[str, str]]:
     """(step, look-up) for each pass but the first that no function begins: the look-up that does, and the first step
-    that it waits for; or "" and the group with an `own_look` that the pass is for, or that the pass before it is."""
+    that it waits for, of padding what moves; or "" and the group with an `own_look` that the pass is for, or that the
+    pass before it is."""
     acting = tuple(keyed for one in passes for keyed in one)
     for before, behind in pairwise(passes):
         key, op = behind[0]
@@ -102,6 +112,8 @@ def reasons(passes: Sequence[Keyed], beyond: Beyond, interpolation: str) -> Iter
             if not any(map(acts_in_look_up, one.flat)) and not has_own_look(one) and _waits(_steps(one), looks, known)
         )
         step = next(waits, "")
+        if op.beyond:
+            step = next((name for name, one in before if moves(one) and not has_own_look(one)), step)
         yield step, key if step else next(name for name, one in (behind[0], *before) if has_own_look(one))
 
 

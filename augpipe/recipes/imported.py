@@ -9,9 +9,11 @@ from typing import Any
 
 from augpipe.recipes.importers import albumentations, hugging_face, kornia, timm, torchvision
 from augpipe.recipes.importers.findings import Findings, Row
+from augpipe.recipes.importers.reasons import in_their_words
 from augpipe.recipes.importers.text import found_in as found_in_text
 from augpipe.recipes.recipe import Recipe
 from augpipe.reports.tables import Table
+from augpipe.validation.models import FieldError
 
 logger = logging.getLogger("augpipe")
 
@@ -149,5 +151,10 @@ def from_object(transform: Any, *, strict: bool = True) -> Imported:
 
 
 def _imported(found: Findings, strict: bool | None) -> Imported:
-    recipe = Recipe.model_validate({"name": f"from {found.source}", **found.recipe_fields(strict)})
+    fields = found.recipe_fields(strict)
+    try:
+        recipe = Recipe.model_validate({"name": f"from {found.source}", **fields})
+    except FieldError as error:
+        told = in_their_words(" ".join(error.lines), found.rows)
+        raise ValueError(f"{found.source}'s transforms cannot be one recipe: {told}") from None
     return Imported(recipe=recipe, rows=tuple(found.rows), notes=tuple(found.notes))

@@ -12,6 +12,7 @@ from augpipe.ops import (
     Letterbox,
     MultiResolutionCrop,
     Normalize,
+    OneCrop,
     RandomResizedCrop,
     Rotate,
     Vignette,
@@ -197,6 +198,8 @@ def resized(recipe: Recipe, size: int) -> Recipe:
     factor = size / max(first)
 
     def scaled(op: Op) -> Op:
+        if isinstance(op, OneCrop):
+            return changed(op, chains=tuple(tuple(map(scaled, chain)) for chain in op.chains))
         fields = {name: _scaled(getattr(op, name), factor) for name in op.sides_px}
         return changed(op, **fields) if fields else op
 

@@ -28,6 +28,7 @@ from augpipe.ops.view_passes import (
     functions_of,
     has_own_look,
     in_one_pass,
+    moves,
     passes_of,
     reasons,
     sized_ops,
@@ -273,13 +274,21 @@ class Recipe(TomlFile):
         what looks at the whole image sees the finished frame. Draws stay, save those of groups that change places.
 
         Raises:
-            ValueError: it calls a function of yours, which takes a pass of its own.
+            ValueError: it calls a function of yours, or pads behind what moves, which takes a pass of its own.
         """
         if self.has_functions:
             raise ValueError(
                 f"{self.called} calls a function of yours ({self.functions_text}) on what all before it have made: "
                 "that cannot be one pass. Leave it out."
             )
+        for view in self.all_views:
+            ops = dict(view.acting_ops)
+            for step, key in self.waits(view):
+                if step and moves(ops[step]) and ops[key].beyond:
+                    raise ValueError(
+                        f"{self.called}: {key} pads what {step} has moved, in a pass of its own: that cannot be one "
+                        f"pass. Put {key} before {step}."
+                    )
         if not self.views:
             return changed(self, ops=self._one_pass(self.all_views[0]))
         return changed(self, views=tuple(changed(view, ops=self._one_pass(view)) for view in self.views))

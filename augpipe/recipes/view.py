@@ -15,7 +15,7 @@ from augpipe.ops.kinds import Ops
 from augpipe.ops.op import Beyond, bends_in_turn, keyed
 from augpipe.ops.resizes import left_unlike, one_size
 from augpipe.ops.sized_crops import PlacedCrop
-from augpipe.ops.view_passes import has_own_look
+from augpipe.ops.view_passes import has_own_look, moves
 from augpipe.validation.models import Checked
 from augpipe.validation.written import written
 
@@ -40,27 +40,20 @@ class View(Checked):
             texts = (f"{name} shows {border_text(beyond)}" for name, beyond in borders.items())
             raise ValueError(f"a view has one border, and {', '.join(texts)}. Give them the same border and fill.")
         acting = [op for _, op in self.acting_ops]
-        moving = [place for place, op in enumerate(acting) if any(_moves(inner) for inner in op.flat)]
+        moving = [place for place, op in enumerate(acting) if moves(op)]
         for op in acting[moving[0] :] if moving else ():
             if isinstance(op, PlacedCrop) and op.keep is not None:
-                moves = acting[moving[0]].op
+                mover = acting[moving[0]].op
                 raise ValueError(
-                    f"{op.op} keeps objects and stands behind {moves}, which moves them: boxes do not fit them there. "
-                    f"Put {op.op} before {moves}, or leave keep_objects out."
+                    f"{op.op} keeps objects and stands behind {mover}, which moves them: boxes do not fit them there. "
+                    f"Put {op.op} before {mover}, or leave keep_objects out."
                 )
-        geometry = [place for place, op in enumerate(acting) if any(inner.is_geometry for inner in op.flat)]
         padding = [place for place, op in enumerate(acting) if op.beyond]
         between = acting[padding[0] : padding[-1]] if padding else []
         if cut := next((op.op for op in between if op.cuts), None):
             raise ValueError(
                 f"{acting[padding[-1]].op} pads what {cut} has cut out of a padded image, and one look-up would show "
                 "the image there. Pad once, before the crop."
-            )
-        if geometry and padding and padding[-1] > geometry[0]:
-            pads, moves = acting[padding[-1]].op, acting[geometry[0]].op
-            raise ValueError(
-                f"{pads} stands behind {moves}, and one look-up would show there what {moves} moved out of the frame "
-                f"instead of padding. Put {pads} before {moves}."
             )
         if (unlike := left_unlike([op for op in acting if op.is_crop])) is not None:
             raise ValueError(
@@ -176,11 +169,6 @@ def _looked_up_together(listed: Iterable[Op]) -> list[list[Op]]:
         else:
             parts[-1].append(op)
     return parts
-
-
-def _moves(op: Op) -> bool:
-    """Whether it moves what is seen, other than by mirroring, cropping or padding it."""
-    return op.is_geometry or op.is_lens or op.is_projective
 
 
 def border_text(beyond: Beyond) -> str:

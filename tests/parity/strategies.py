@@ -227,7 +227,15 @@ BY_HAND = {
         ops.ResizeShortest,
     ),
     *(ops.AllOf, ops.Blur, ops.BrownConrady, ops.CenterCrop, ops.ColorCast, ops.Erase, ops.Flip, ops.Identity),
-    *(ops.LensDistortion, ops.MultiResolutionCrop, ops.Normalize, ops.OneOf, ops.Perspective, ops.QuarterTurn),
+    *(
+        ops.LensDistortion,
+        ops.MultiResolutionCrop,
+        ops.Normalize,
+        ops.OneCrop,
+        ops.OneOf,
+        ops.Perspective,
+        ops.QuarterTurn,
+    ),
     *(
         ops.ElasticTransform,
         ops.GridDistortion,

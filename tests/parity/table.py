@@ -168,6 +168,14 @@ def _zoom_out(expected: Expected, op: ops.ZoomOut, drawn: Any) -> None:
     _seen_beyond(expected, op.border, op.fill)
 
 
+def _one_crop(expected: Expected, op: ops.OneCrop, drawn: Any) -> None:
+    name = f"chain_{drawn['chosen'] + 1}"
+    for key, inner in op.keyed_chains[drawn["chosen"]]:
+        ROWS[type(inner)](expected, inner, drawn[name][key] if inner.record.names else {})
+    if op.beyond:  # of the view, whichever is chosen
+        _seen_beyond(expected, *op.beyond)
+
+
 def _flip(expected: Expected, op: ops.Flip, drawn: Any) -> None:
     if drawn["flipped"] and not expected.is_mapped:
         expected.mirrored ^= {"horizontal": 1, "vertical": 2}[op.direction]
@@ -796,6 +804,7 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.HueSaturationValue: _hue_saturation_value,
     ops.Identity: _identity,
     ops.Lighting: _lighting,
+    ops.OneCrop: _one_crop,
     ops.OneOf: _group,
     ops.Saturation: _saturation,
     ops.SomeOf: _group,
@@ -916,6 +925,34 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "pad to a multiple": (ops.Pad(px=(1, 0), size=(10, 111), multiple=32, position="bottom_left", border="edge"),),
     "letterbox": (ops.Letterbox(size=(90, 50)),),
     "letterbox, no larger": (ops.Letterbox(size=200, enlarge=False, position="top_right", border="reflect"),),
+    "one_crop": (
+        ops.OneCrop(
+            chains=[
+                [ops.RandomResizedCrop(size=(41, 50))],
+                [ops.ResizeShortest(size=60), ops.Pad(size=(64, 64)), ops.RandomCrop(size=(41, 50))],
+                [ops.Resize(size=(41, 50))],
+            ],
+            weights=(1.0, 2.0, 1.0),
+        ),
+    ),
+    "flip, one_crop, flip, resize, rotate": (
+        ops.Flip(),
+        ops.OneCrop(
+            chains=[
+                [],
+                [ops.RandomCrop(size=(40, 50), padding=6, fill=90.0)],
+                [ops.Resize(size=70), ops.RandomCrop(size=50)],
+            ]
+        ),
+        ops.Flip(direction="vertical"),
+        ops.Resize(size=(48, 40)),
+        ops.Rotate(p=0.7),
+    ),
+    "random_crop, rotate, one_crop": (
+        ops.RandomCrop(size=(50, 40)),
+        ops.Rotate(p=0.7),
+        ops.OneCrop(chains=[[ops.CenterCrop(size=36)], [ops.RandomResizedCrop(size=36)]]),
+    ),
     "zoom_out": (ops.ZoomOut(p=1.0),),
     "zoom_out, resize": (ops.ResizeShortest(size=80), ops.ZoomOut(p=0.5, fill=200.0), ops.Resize(size=(50, 61))),
     "zoom_out, random_resized_crop, turned": (

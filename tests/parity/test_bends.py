@@ -15,7 +15,7 @@ def levels(image: np.ndarray, op: ops.Op, border: str = "reflect_101", num: int 
     return Augment(Recipe(border=border, ops=[op]), layout="NHWC", num_threads=1)([image] * num, sample_ids=range(num))
 
 
-@pytest.mark.parametrize("k", [-0.3, 0.05, 0.4])
+@pytest.mark.parametrize("k", [-2.0, -0.3, 0.05, 0.4, 2.0])
 def test_an_optical_distortion_is_opencv_s_undistortion(k: float) -> None:
     """By a camera whose focal lengths are the image's sides: its map is half a pixel further right and down."""
     image = smooth(61, 90)

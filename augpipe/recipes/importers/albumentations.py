@@ -9,14 +9,18 @@ from augpipe import ops
 from augpipe.ops import Op
 from augpipe.recipes.importers.albumentations_geometry import GEOMETRY
 from augpipe.recipes.importers.albumentations_pixels import PIXELS
-from augpipe.recipes.importers.albumentations_values import BORDERS, INTERPOLATIONS, name_of, refuse_chance
-from augpipe.recipes.importers.findings import Findings, Maker, channels, refuse_crops, same
+from augpipe.recipes.importers.albumentations_values import BORDERS, INTERPOLATIONS, name_of
+from augpipe.recipes.importers.chosen import all_of, one_of, some_of
+from augpipe.recipes.importers.findings import Findings, Maker, channels, same
 from augpipe.recipes.importers.functions import NOT_HELD, NOTE, WithSides, custom, with_functions
 from augpipe.recipes.importers.sides import swap_sides
+from augpipe.recipes.importers.units import FUNCTION, UNIT
 
 VERSIONS = ("1", "2")
 """Those whose transforms are mapped."""
 FROM_0_TO_1 = "images are in 0..1 there, as max_pixel_value=1 says."
+REPLAYED = "ReplayCompose: what it draws is kept by a plan here, which replays it: augpipe.plan."
+"""What differs of the Compose that hands out what it has drawn."""
 SEEDED = "seed: there all transforms draw the same numbers, so two flips come together; here each draws its own."
 """What differs of a Compose with a seed, of version 2."""
 
@@ -47,8 +51,11 @@ def found_in(data: Any, version: str = "") -> Findings:
     versions = (version,) if version in VERSIONS else VERSIONS
     measured_as = tuple(f"albumentations-{one}" for one in versions)
     found = Findings(source="albumentations", measured_as=measured_as, name_of=name_of, read=getitem)
+    found.changes_units = ("Normalize", "ToFloat", "FromFloat", "ToTensor", FUNCTION)
     _add_all(found, _flattened(data))
     swap_sides(found)
+    if name_of(data) == "ReplayCompose":
+        found.note(REPLAYED)
     if data.get("seed", seed) is not None:
         found.note(SEEDED)
     found.mask_fills.update(_mask_fills(data))
@@ -120,7 +127,7 @@ def _call_with_points(params: Mapping[str, Any]) -> str:
 
 
 def _flattened(one: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    if name_of(one) in ("Compose", "Sequential") and one.get("p", 1.0) == 1.0:
+    if name_of(one) in ("Compose", "ReplayCompose", "Sequential") and one.get("p", 1.0) == 1.0:
         return [flat for inner in one["transforms"] for flat in _flattened(inner)]
     return [{**one, "p": 1.0} if one.get("always_apply") else one]  # before version 2
 
@@ -134,7 +141,8 @@ def _normalize(found: Findings, one: Mapping[str, Any]) -> None:
     kind = one.get("normalization", "standard")
     if kind != "standard":
         raise ValueError(f"normalization={kind!r} is not mapped; 'standard' is")
-    refuse_chance(one)
+    if one.get("p", 1.0) != 1.0:
+        raise ValueError(f"p={one['p']}: some images of a batch would stay in levels; set p=1")
     white = float(one.get("max_pixel_value") or 255.0)
     if white not in (1.0, 255.0):
         raise ValueError(f"max_pixel_value={white:g} is not mapped: levels are in 0..255 here; set 255")
@@ -146,20 +154,20 @@ def _normalize(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _to_float(found: Findings, one: Mapping[str, Any]) -> None:
-    if one.get("max_value") not in (None, 255, 255.0):
-        raise ValueError(f"max_value={one['max_value']} is not mapped; 255 is")
-    found.add("ToFloat", ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)))
+    white = float(255.0 if one.get("max_value") is None else one["max_value"])
+    if not 0.0 < white <= 255.0:
+        raise ValueError(f"max_value={white:g} is not mapped: levels are in 0..255 here; set 255")
+    note = "" if white == 255.0 else f"images hold levels, and so numbers go up to {255.0 / white:g}."
+    found.add("ToFloat", ops.Normalize(mean=UNIT.mean, std=(white / 255.0,) * 3), note=note)
 
 
-def _members(found: Findings, one: Mapping[str, Any], with_p: bool) -> tuple[Op, ...]:
-    members: list[Op] = []
+def _members(found: Findings, one: Mapping[str, Any], with_p: bool) -> list[tuple[Op, ...]]:
+    members = []
     for held in one["transforms"]:
         inner = found.within()
         _add_all(inner, _flattened(held if with_p or "p" not in held else {**held, "p": 1.0}))
-        own = tuple(inner.ops) or (ops.Identity(),)
-        refuse_crops(own)
-        members.append(own[0] if len(own) == 1 else ops.AllOf.model_validate({"ops": own}))
-    return tuple(members)
+        members.append(tuple(inner.ops))
+    return members
 
 
 def _some_of(found: Findings, one: Mapping[str, Any]) -> None:
@@ -171,21 +179,26 @@ def _some_of(found: Findings, one: Mapping[str, Any]) -> None:
     if one.get("replace"):
         raise ValueError("replace=True may choose one twice, which is not mapped; leave it out")
     members = _members(found, one, with_p=True)
-    num = min(int(one["n"]), len(members))
-    found.add("SomeOf", ops.SomeOf.model_validate({"ops": members, "num": (num, num), "p": one["p"]}), holds=True)
+    found.add("SomeOf", some_of(found, members, min(int(one["n"]), len(members)), one["p"]), holds=True)
 
 
 def _one_of(found: Findings, one: Mapping[str, Any]) -> None:
-    weights = tuple(float(held.get("p", 1.0)) for held in one["transforms"])  # there p is how often one is chosen
-    made = {"ops": _members(found, one, with_p=False), "weights": weights, "p": one["p"]}
-    found.add("OneOf", ops.OneOf.model_validate(made), holds=True)
+    weights = [float(held.get("p", 1.0)) for held in one["transforms"]]  # there p is how often one is chosen
+    found.add("OneOf", one_of(found, _members(found, one, with_p=False), weights, one["p"]), holds=True)
+
+
+def _one_or_other(found: Findings, one: Mapping[str, Any]) -> None:
+    """The first by its chance, else the last; what they are held by does not look at theirs."""
+    held = one.get("transforms") or [one["first"], one["second"]]
+    members = _members(found, {"transforms": held}, with_p=False)
+    found.add("OneOrOther", one_of(found, [members[0], members[-1]], [one["p"], 1.0 - one["p"]]), holds=True)
 
 
 def _all_of(found: Findings, one: Mapping[str, Any]) -> None:
     is_always = name_of(one) == "Sequential" and found.measured_as == (
         "albumentations-1",
     )  # which does not look at its p
-    made = ops.AllOf.model_validate({"ops": _members(found, one, with_p=True), "p": 1.0 if is_always else one["p"]})
+    made = all_of(found, _members(found, one, with_p=True), 1.0 if is_always else one["p"])
     found.add(name_of(one), made, holds=True)
 
 
@@ -213,7 +226,9 @@ MADE: dict[str, Maker] = (
         "NoOp": same(ops.Identity),
         "OneOf": _one_of,
         "SomeOf": _some_of,
+        "OneOrOther": _one_or_other,
         "Compose": _all_of,
+        "ReplayCompose": _all_of,
         "Sequential": _all_of,
     }
 )

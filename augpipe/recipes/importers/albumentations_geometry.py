@@ -19,10 +19,10 @@ from augpipe.recipes.importers.albumentations_values import (
     look_of,
     look_of_resize,
     name_of,
-    refuse_chance,
     size_of,
     twice,
 )
+from augpipe.recipes.importers.chosen import at_times
 from augpipe.recipes.importers.findings import FIELD, Findings, Maker, floored_centre, refused, same
 from augpipe.recipes.importers.sides import KEEPS_SHAPE
 
@@ -30,24 +30,26 @@ LARGEST_NORMAL = 4.55
 """The mean of the largest of 2 * 224 * 224 normal numbers, regardless of their sign."""
 
 
+def _at_times(one: Mapping[str, Any], crop: Op) -> Op:
+    """A crop, which images that it leaves out keep all of: something behind it makes them one size."""
+    return at_times(crop, float(one.get("p", 1.0)))
+
+
 def _resize(found: Findings, one: Mapping[str, Any]) -> None:
-    refuse_chance(one)
-    found.add("Resize", ops.Resize(size=size_of(one)), look=look_of_resize(one))
+    found.add("Resize", _at_times(one, ops.Resize(size=size_of(one))), look=look_of_resize(one))
 
 
 def _to_length(kind: type[ops.ResizeShortest | ops.ResizeLongest], note: str) -> Maker:
     def add(found: Findings, one: Mapping[str, Any]) -> None:
-        refuse_chance(one)
         size = twice(one["max_size"])
         if len(set(size)) > 1:
             raise ValueError(f"max_size={list(size)} chooses among several, which is not mapped; give one")
-        found.add(name_of(one), kind(size=int(size[0])), note=note, look=look_of_resize(one))
+        found.add(name_of(one), _at_times(one, kind(size=int(size[0]))), note=note, look=look_of_resize(one))
 
     return add
 
 
 def _pad(found: Findings, one: Mapping[str, Any]) -> None:
-    refuse_chance(one)
     border, fill = border_of(one)
     least = one.get("min_height"), one.get("min_width")
     multiples = {one.get("pad_height_divisor"), one.get("pad_width_divisor")}
@@ -55,7 +57,8 @@ def _pad(found: Findings, one: Mapping[str, Any]) -> None:
         raise ValueError("height and width are not padded alike, which is not mapped; give both min_ or one divisor")
     position = str(one.get("position", "center")).rpartition(".")[2].lower()
     fields = {"size": None if None in least else least, "multiple": multiples.pop(), "position": position}
-    found.add("PadIfNeeded", ops.Pad.model_validate({**fields, "border": border, "fill": fill}))
+    made = ops.Pad.model_validate({**fields, "border": border, "fill": fill})
+    found.add("PadIfNeeded", _at_times(one, made))
 
 
 def _without_padding(one: Mapping[str, Any]) -> None:
@@ -64,23 +67,19 @@ def _without_padding(one: Mapping[str, Any]) -> None:
 
 
 def _random_crop(found: Findings, one: Mapping[str, Any]) -> None:
-    refuse_chance(one)
     _without_padding(one)
-    found.add("RandomCrop", ops.RandomCrop(size=size_of(one)))
+    found.add("RandomCrop", _at_times(one, ops.RandomCrop(size=size_of(one))))
 
 
 def _random_resized_crop(found: Findings, one: Mapping[str, Any]) -> None:
-    refuse_chance(one)
     made = ops.RandomResizedCrop(size=size_of(one), scale=tuple(one["scale"]), ratio=tuple(one["ratio"]))
-    found.add("RandomResizedCrop", made, look=look_of_resize(one))
+    found.add("RandomResizedCrop", _at_times(one, made), look=look_of_resize(one))
 
 
 def _random_sized_crop(found: Findings, one: Mapping[str, Any]) -> None:
-    refuse_chance(one)
     fields = {"height_px": tuple(one["min_max_height"]), "ratio": (one["w2h_ratio"],) * 2}
-    found.add(
-        "RandomSizedCrop", ops.RandomResizedCrop.model_validate({"size": size_of(one), **fields}), look=look_of(one)
-    )
+    made = ops.RandomResizedCrop.model_validate({"size": size_of(one), **fields})
+    found.add("RandomSizedCrop", _at_times(one, made), look=look_of(one))
 
 
 def _random_scale(found: Findings, one: Mapping[str, Any]) -> None:
@@ -89,28 +88,25 @@ def _random_scale(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _safe_crop(found: Findings, one: Mapping[str, Any]) -> None:
-    refuse_chance(one)
     if one.get("erosion_rate"):
         raise ValueError(f"erosion_rate={one['erosion_rate']} lets boxes be cut, which is not mapped; set 0")
     keep = ops.KeepObjects(rule="all", fallback="whole")
     made = ops.RandomResizedCrop(size=size_of(one), scale=(0.05, 1.0), ratio=(0.5, 2.0), keep_objects=keep)
     note = "crops are drawn until one holds all boxes, where each edge is drawn between the boxes and the image's."
-    found.add("RandomSizedBBoxSafeCrop", made, note=note, look=look_of(one))
+    found.add("RandomSizedBBoxSafeCrop", _at_times(one, made), note=note, look=look_of(one))
 
 
 def _crop_of_a_box(found: Findings, one: Mapping[str, Any]) -> None:
-    refuse_chance(one)
     if one.get("erosion_factor"):
         raise ValueError(f"erosion_factor={one['erosion_factor']} lets the box be cut, which is not mapped; set 0")
     made = ops.RandomCrop(size=size_of(one), keep_objects=ops.KeepObjects(rule="whole"))
     note = "crops are drawn until one holds a box, where a box is drawn first and then a crop around it."
-    found.add("AtLeastOneBBoxRandomCrop", made, note=note)
+    found.add("AtLeastOneBBoxRandomCrop", _at_times(one, made), note=note)
 
 
 def _center_crop(found: Findings, one: Mapping[str, Any]) -> None:
-    refuse_chance(one)
     _without_padding(one)
-    found.add("CenterCrop", floored_centre(size_of(one)))
+    found.add("CenterCrop", _at_times(one, floored_centre(size_of(one))))
 
 
 def _rotate(found: Findings, one: Mapping[str, Any]) -> None:

@@ -44,16 +44,6 @@ def look_of_resize(one: Mapping[str, Any]) -> Look:
     return replace(look, antialias=True) if look.interpolation == "area" else look
 
 
-def refuse_chance(one: Mapping[str, Any]) -> None:
-    """Refuse a crop that is not always applied.
-
-    Raises:
-        ValueError: its p is not 1.
-    """
-    if one.get("p", 1.0) != 1.0:
-        raise ValueError(f"p={one['p']}: a crop makes images of one size, and is always applied; set p=1")
-
-
 def border_of(one: Mapping[str, Any]) -> Beyond:
     """Border and fill of a transform."""
     mode = one.get("border_mode", one.get("mode", 0))

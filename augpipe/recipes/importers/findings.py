@@ -1,6 +1,6 @@
 """What an importer finds on its way: ops, what differs, and what cannot be mapped."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -22,9 +22,9 @@ from augpipe.ops.view_passes import (
 from augpipe.recipes.importers.functions import NOT_RUN, OF_SCRIPT
 from augpipe.recipes.importers.looks import FIRST, INTERPOLATIONS, look_alone, looked_at_once
 from augpipe.recipes.importers.measured import judged
-from augpipe.recipes.importers.normalized import WHOLE_PIXELS, in_levels, level, shows_means
+from augpipe.recipes.importers.reasons import in_their_words, reason
 from augpipe.recipes.importers.sides import sides_of
-from augpipe.validation.models import FieldError
+from augpipe.recipes.importers.units import leave_out_behind, normalize_last
 
 PILLOW_FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 FIELD = "the field is made of B-splines, with the variance and nearly the correlation of filtered noise."
@@ -33,8 +33,6 @@ UNEVEN = "corners that no perspective gives, or nearly so, move less."
 """What differs in a perspective of a distortion above 0.6."""
 UNCLIPPED = "numbers are kept within 0..1, and there they may leave it."
 """What differs in noise."""
-CUT_OFF = "numbers that are normalised are kept within 0..1 before its first change, and not only behind it."
-"""What differs in a ColorJitter behind a Normalize."""
 MOST_RECTANGLES = 8
 """That an image is erased in."""
 SQUARE_PX = 224
@@ -71,6 +69,8 @@ class Row:
     """The mean and the largest difference of pixels, in levels of 256, as far as it was measured."""
     forms: tuple[str, ...] = ()
     """The names that figures of it are kept under."""
+    loses_units: bool = False
+    """Whether it is left out, and changes or may change what numbers count in behind it."""
 
     @property
     def became(self) -> str:
@@ -102,6 +102,12 @@ class Findings:
     """Channels of a finished image."""
     makers: Mapping[str, "Maker"] = field(default_factory=dict)
     """What makes ops of a transform, where it stands within another one."""
+    container: str = ""
+    """What the images are held in, of torchvision: "pillow" or "tensors", and empty where nothing says so."""
+    changes_units: tuple[str, ...] = ("Normalize",)
+    """Transforms that change what numbers count in, or may."""
+    counts_in_parts: bool = False
+    """Whether images leave in 0..1 where nothing normalises them."""
     mask_fills: set[int] = field(default_factory=set)
     """Labels that label maps show beyond the image there, but for the one here."""
 
@@ -127,7 +133,7 @@ class Findings:
 
     def refuse(self, name: str, reason: str) -> None:
         """A transform cannot be mapped."""
-        self.rows.append(Row(name=name, verdict="left out", note=reason))
+        self.rows.append(Row(name=name, verdict="left out", note=reason, loses_units=name in self.changes_units))
 
     def add_by(self, makers: Mapping[str, "Maker"], one: Any) -> None:
         """Have a transform made by the one of `makers` that its name says, or refuse it."""
@@ -140,7 +146,7 @@ class Findings:
             if self._never_happens(one):
                 self.rows.append(Row(name=name, verdict="exact", note="p=0: it never happens."))
             else:
-                self.refuse(name, f"has no {error}" if isinstance(error, KeyError) else in_a_line(error))
+                self.refuse(name, reason(error, one, self.read))
 
     def _never_happens(self, one: Any) -> bool:
         try:
@@ -157,7 +163,7 @@ class Findings:
         """For transforms within another one: the same lists, and ops of their own."""
         inner = Findings(source=self.source, measured_as=self.measured_as, name_of=self.name_of, read=self.read)
         inner.rows, inner.notes, inner.outer, inner.is_held = self.rows, self.notes, [*self.outer, *self.ops], True
-        inner.makers = self.makers
+        inner.makers, inner.changes_units, inner.container = self.makers, self.changes_units, self.container
         return inner
 
     @property
@@ -170,19 +176,6 @@ class Findings:
         """Height and width of the frames that what was found so far makes; fewer numbers where they differ."""
         return sides_of([*self.outer, *self.ops])
 
-    def fill_in_levels(self, num_ops: int, num_rows: int) -> None:
-        """Take the fills of a transform as parts of 255; these are the numbers of what was found before it."""
-        unit = ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
-        try:
-            self.ops[num_ops:], self.rows[num_rows:] = _in_levels(self.ops[num_ops:], self.rows[num_rows:], unit)
-        except ValueError:
-            beyond = [op.beyond for op in self.ops[num_ops:]] + [row.beyond for row in self.rows[num_rows:]]
-            _, fill = next(filter(None, beyond))
-            name = self.rows[-1].name
-            del self.ops[num_ops:], self.rows[num_rows:]
-            told = f"fills with {fill[0]:g} behind ToTensor, where numbers go from 0 to 1; give a part of 1, or put "
-            self.refuse(name, f"{told}{name} before ToTensor")
-
     def _leave_out_unlike(self) -> None:
         """Leave out what draws a size for each image, where nothing behind it makes them one."""
         while (unlike := left_unlike([op for op in self.ops if op.is_crop])) is not None:
@@ -191,34 +184,6 @@ class Findings:
                 if any(op is unlike for op in row.ops):
                     told = "leaves each image at its own size; put RandomCrop, or another crop or Resize, behind it"
                     self.rows[place] = Row(name=row.name, verdict="left out", note=told)
-
-    def _normalize_last(self) -> None:
-        """Move a Normalize behind what gives the same before it and after it: what shows means of levels, or a fill."""
-        last = next((op for op in self.ops if isinstance(op, ops.Normalize)), None)
-        if last is None:
-            return
-        place = self.ops.index(last)
-        later = self.ops[place + 1 :]
-        if not all(op.is_crop or all(shows_means(one) for one in op.flat) for op in later):
-            return
-        rows = next((nth + 1 for nth, row in enumerate(self.rows) if any(op is last for op in row.ops)), len(self.rows))
-        moves = (ops.Flip, *WHOLE_PIXELS)
-        try:
-            moved, self.rows[rows:] = _in_levels(later, self.rows[rows:], last)
-            self.ops[place:] = [*moved, last]
-        except ValueError as error:
-            self.refuse("Normalize", str(error))
-            self.ops[place:] = later
-            return
-        told = [op.op for op in later if op.beyond or not (op.is_crop or all(isinstance(o, moves) for o in op.flat))]
-        if told:
-            names = ", ".join(dict.fromkeys(told))
-            self.note(f"Normalize: stands before {names}, and acts last here, which is the same.")
-        for place, row in enumerate(self.rows):
-            jitters = [inner for op in row.ops for inner in op.flat if isinstance(inner, ops.ColorJitter)]
-            if any(jitter.of_normalized for jitter in jitters) and not row.holds:
-                self._differs(place, CUT_OFF)
-                self.note(f"{row.name}: {CUT_OFF}")
 
     def _note_order(self, beyond: Beyond, interpolation: str) -> None:
         """Say of groups of both colours and geometry, whose colours act behind all geometry of their pass, where that
@@ -236,8 +201,8 @@ class Findings:
                 self.note(f"{', '.join(dict.fromkeys(names))}: {told}")
 
     def _act_late(self, op: Op, before: str) -> None:
-        told = f"stands before {before}, and acts after it here."
-        self.note(f"{op.op}: {told}")
+        told = in_their_words(f"stands before {before}, and acts after it here.", self.rows)
+        self.note(f"{in_their_words(op.op, self.rows)}: {told}")
         for place, row in enumerate(self.rows):
             if any(own is op for own in row.ops):
                 self._differs(place, told)
@@ -324,17 +289,15 @@ class Findings:
             ValueError: something cannot be mapped, and is not to be left out; lists all of it.
         """
         self._leave_out_unlike()
-        self._normalize_last()
+        normalize_last(self)
+        if strict is False:
+            leave_out_behind(self)
         own = next((op.beyond for op in self.ops if op.is_crop and op.beyond), None)
         borders = [*([own] if own else []), *(seen_beyond(*row.beyond) for row in self.rows if row.beyond)]
         border, fill = borders[0] if borders else ("context", (0.0, 0.0, 0.0))
         look = self._one_look((border, fill))
         self._part_bends((border, fill), look)
         self._note_order((border, fill), look.interpolation)
-        for place, op in enumerate(self.ops):
-            later = [inner.op for one in self.ops[place + 1 :] for inner in one.flat]
-            if op.op == "normalize" and not {"normalize", "erase"}.issuperset(later):
-                self.refuse("Normalize", "stands before other ops, and is always the last step here")
         if self.problems and strict is not False:
             how = " by strict=False (--leave-out)," if strict else ""
             raise ValueError(
@@ -387,37 +350,6 @@ def erase_several(p: float, scale: Any, ratio: Any, fill: Any, normalised: Op | 
     return ops.OneOf.model_validate({"ops": choices, "p": p})
 
 
-def _in_levels(listed: Sequence[Op], rows: Sequence[Row], normalize: ops.Normalize) -> tuple[list[Op], list[Row]]:
-    """Ops that stood behind a Normalize, and their rows, in terms of levels: a row finds its op by identity, but for
-    those within a group.
-
-    Raises:
-        ValueError: of no level; then nothing has changed.
-    """
-    made = {id(op): in_levels(op, normalize) for op in listed}
-    changed_rows = []
-    for row in rows:
-        beyond = row.beyond
-        if beyond and beyond[0] == "constant":
-            beyond = "constant", level(beyond[1], normalize)
-        own = tuple(made[id(op)] if id(op) in made else in_levels(op, normalize) for op in row.ops)
-        changed_rows.append(replace(row, ops=own, beyond=beyond))
-    return [made[id(op)] for op in listed], changed_rows
-
-
-def refuse_crops(held: Iterable[Op]) -> None:
-    """Refuse what a group holds, or what has a chance, that makes images of another size.
-
-    Raises:
-        ValueError: it does.
-    """
-    if any(inner.is_crop for op in held for inner in op.flat):
-        raise ValueError(
-            "holds a crop, a resize or a padding for some images only, and a batch needs one size; put it before the "
-            "group, for all images"
-        )
-
-
 def floored_centre(size: Any) -> Op:
     """The centre where half a pixel is cut off: `CenterCrop` rounds it, as torchvision does."""
     return ops.RandomCrop(size=tuple(size), p=0.0)
@@ -445,20 +377,15 @@ def channels(value: Any, white: float = 1.0) -> Any:
         return value
 
 
-def in_a_line(error: Exception) -> str:
-    """What is wrong with the fields of an op, or an error's first line."""
-    return " ".join(error.lines) if isinstance(error, FieldError) else str(error).splitlines()[0]
-
-
 Maker = Callable[[Findings, Any], None]
 """What makes ops of a transform, and adds them with what differs."""
 
 
-def refused(reason: str) -> Maker:
+def refused(told: str) -> Maker:
     """Refuse a transform that is known, and say why."""
 
     def add(found: Findings, one: Any) -> None:
-        raise ValueError(reason)
+        raise ValueError(told)
 
     return add
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from augpipe import ops
 from augpipe.recipes.importers.findings import PILLOW_FILTERS, Findings, Look, channels, floored_centre
+from augpipe.recipes.importers.units import UNIT
 
 SQUARE_BY_TYPE = {
     **dict.fromkeys(("ViT", "DeiT", "Beit", "DPT", "Segformer"), True),
@@ -130,7 +131,7 @@ def _normalize(found: Findings, settings: Mapping[str, Any], kind: str) -> None:
             std = tuple(one * one for one in std)  # there numbers are divided by it once more
         found.add("normalize", ops.Normalize(mean=mean, std=std))
     elif rescales:
-        found.add("rescale", ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)))
+        found.add("rescale", UNIT)
 
 
 def _pad(found: Findings, settings: Mapping[str, Any], kind: str) -> None:

@@ -113,7 +113,7 @@ def forms(row: "Row") -> tuple[str, str]:
 
 def _shape(value: Any, is_general: bool, holds: bool = False) -> Any:
     if isinstance(value, Op):
-        left_out = ("p", "ops", "weights") if holds else ("p",)  # ops that have rows of their own
+        left_out = ("p", "ops", "weights", "chains") if holds else ("p",)  # ops that have rows of their own
         new = [name for name in NEW_FIELDS if getattr(value, name, None) == _default(value, name)]  # as before them
         names = [name for name in type(value).model_fields if name not in (*left_out, *new)]
         return {name: _shape(getattr(value, name), is_general or name == "fill") for name in names}

@@ -28,6 +28,9 @@ def in_levels(op: Op, normalize: ops.Normalize) -> Op:
         held = tuple(in_levels(inner, normalize) for inner in op.ops)
         is_same = all(new is old for new, old in zip(held, op.ops, strict=True))
         return op if is_same else changed(op, ops=held)  # rows find their ops by identity
+    if isinstance(op, ops.OneCrop):
+        chains = tuple(tuple(in_levels(inner, normalize) for inner in chain) for chain in op.chains)
+        return op if op.beyond is None else changed(op, chains=chains)
     if isinstance(op, OF_NUMBERS):
         return _of_numbers(op, normalize)
     if (fill := _filled(op)) is not None:
@@ -46,16 +49,31 @@ def _of_numbers(op: Op, normalize: ops.Normalize) -> Op:
     if set(mean) == {0.0} and set(std) == {1.0}:
         return op
     if min(mean) < 0.0 or max(map(sum, zip(mean, std, strict=True))) > 1.0:
-        raise ValueError(f"stands before {op.op}, which keeps numbers within 0..1: with its mean and std, of no level")
+        raise ValueError(
+            "stands behind Normalize, and keeps numbers within 0..1, which by its mean and std are those of no levels; "
+            "put it before Normalize"
+        )
     return changed(op, of_normalized=(mean, std))
 
 
+class NoLevel(ValueError):
+    """Numbers that fill an image, and are those of no levels."""
+
+    def __init__(self, fill: tuple[float, float, float], levels: tuple[float, float, float]) -> None:
+        self.fill = fill
+        numbers, instead = (", ".join(f"{one:{form}}" for one in of) for of, form in ((fill, "g"), (levels, ".0f")))
+        super().__init__(f"fills with {numbers}, which stand for levels of {instead}; levels are in 0..255")
+
+
 def level(fill: tuple[float, float, float], normalize: ops.Normalize) -> tuple[float, float, float]:
-    """The levels that normalise to these numbers."""
+    """The levels that normalise to these numbers.
+
+    Raises:
+        NoLevel: none do.
+    """
     red, green, blue = (
         255.0 * (number * std + mean) for number, mean, std in zip(fill, normalize.mean, normalize.std, strict=True)
     )
     if not -0.5 <= min(red, green, blue) <= max(red, green, blue) <= 255.5:
-        levels = f"{red:.0f}, {green:.0f}, {blue:.0f}"
-        raise ValueError(f"stands before a fill of {fill}, which is {levels} before it, and levels are in 0..255")
+        raise NoLevel(fill, (red, green, blue))
     return min(max(red, 0.0), 255.0), min(max(green, 0.0), 255.0), min(max(blue, 0.0), 255.0)

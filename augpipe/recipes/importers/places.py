@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-HOLDERS = ("Compose", "Sequential", "AugmentationSequential", "create_transform")
+HOLDERS = ("Compose", "ReplayCompose", "Sequential", "AugmentationSequential", "create_transform")
 """What holds a whole recipe."""
 
 

@@ -8,6 +8,7 @@ from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.geometry import within_swapped
 from augpipe.ops.op import pair
+from augpipe.ops.resizes import one_size
 from augpipe.ops.sized_crops import SizedCrop
 from augpipe.validation.models import changed
 
@@ -28,7 +29,7 @@ def sides_of(made: Sequence[Op]) -> tuple[int, ...]:
             padded = op.size if isinstance(op.size, tuple) else (op.size,) * 2
             sides = padded if min(padded) >= sides[0] else ()
         elif op.is_crop:
-            sides = pair(op.size) if isinstance(op, SizedCrop) else ()
+            sides = pair(op.size) if isinstance(op, SizedCrop) else one_size([op]) or ()
     return sides
 
 

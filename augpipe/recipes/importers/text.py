@@ -13,6 +13,7 @@ from typing import Any
 from augpipe.recipes.importers import albumentations, kornia, timm, torchvision
 from augpipe.recipes.importers.calls import Call, Script
 from augpipe.recipes.importers.findings import Findings
+from augpipe.recipes.importers.kornia_values import OF_GEOMETRY
 from augpipe.validation.suggest import nearest
 
 OLD_NAMES = {"resample": "interpolation", "fillcolor": "fill"}
@@ -202,7 +203,7 @@ def _augmentation(call: Call) -> Any:
         made.data_keys = call.kwargs.get("data_keys")
         made._same_on_batch = call.kwargs.get("same_on_batch", False)
         return made
-    if call.path.startswith(kornia.GEOMETRY) and call.name in parameters("kornia-geometry"):
+    if call.path.startswith(OF_GEOMETRY) and call.name in parameters("kornia-geometry"):
         made.__dict__.update(_bound("kornia-geometry", call))
         return made
     if not call.path.startswith("kornia.augmentation."):

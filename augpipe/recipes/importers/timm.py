@@ -95,7 +95,8 @@ def found_in(arguments: Mapping[str, Any]) -> Findings:
         if given["is_training"] and not given["no_aug"] and given["normalize"]:  # else timm erases nothing
             _erase(found, given, made)
     except (TypeError, ValueError) as error:
-        found.refuse("arguments", " ".join(str(error).split("\n")))
+        told = " ".join(str(error).split("\n"))
+        found.refuse("arguments", told.replace("Erase: p=", "re_prob=").replace("Flip: p=", "hflip or vflip="))
     return found
 
 

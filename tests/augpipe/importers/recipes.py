@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CORPUS = Path(__file__).parent / "corpus"
-SEEN, HELD_OUT = CORPUS / "seen.toml", CORPUS / "held_out.toml"
+SEEN, HELD_OUT, FRESH = CORPUS / "seen.toml", CORPUS / "held_out.toml", CORPUS / "fresh.toml"
 HELD_OUT_BELOW = 85
 """The first byte of a recipe's SHA-256 is less in the file that is held out: a third of them."""
 

@@ -546,7 +546,7 @@ def test_resizes_and_paddings_that_are_not_mapped() -> None:
         one("PadIfNeeded", pad_height_divisor=32, pad_width_divisor=16, border_mode=0),
         one("PadIfNeeded", min_height=6, min_width=6, border_mode=0, position="random"),
         one("RandomCrop", height=24, width=20, pad_if_needed=True),
-        {**one("Resize", height=24, width=20), "p": 0.5},
+        {**one("Resize", height=24, width=20), "p": 1.5},
     )
     with pytest.raises(ValueError, match="6 of albumentations's transforms"):
         importers.from_albumentations(data)
@@ -554,7 +554,7 @@ def test_resizes_and_paddings_that_are_not_mapped() -> None:
 
 def test_all_that_cannot_be_mapped_is_listed() -> None:
     data = compose(
-        {**CROP, "p": 0.5},
+        {**CROP, "p": 1.5},
         one("ElasticTransform", alpha=1, sigma=9, approximate=True),
         one("Rotate", limit=[-1, 1], border_mode=5),
         one("OneOf", transforms=[one("PiecewiseAffine"), one("ToGray")], p=1.0),
@@ -564,7 +564,7 @@ def test_all_that_cannot_be_mapped_is_listed() -> None:
     with pytest.raises(ValueError, match="6 of albumentations's transforms") as caught:
         importers.from_albumentations(data)
     problems = (
-        "p=0.5: a crop makes",
+        "p=1.5 is not a probability",
         "ElasticTransform: approximate=True",
         "border_mode=5",
         "PiecewiseAffine",

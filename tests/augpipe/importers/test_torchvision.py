@@ -362,7 +362,7 @@ def test_all_that_cannot_be_mapped_is_listed() -> None:
         "Lambda: calls a function",
         "RandomRotation: expand",
         "AugMix: is not known",
-        "Normalize: stands before other ops",
+        "Normalize: stands before RandomInvert, and is the last step here; put it behind them",
     ):
         assert problem in message, problem
 
@@ -393,7 +393,7 @@ def test_more_passes_than_a_view_takes_are_one_with_what_differs() -> None:
     rotation = make("RandomRotation", degrees=[0, 9], fill=0, interpolation=Mode.BILINEAR, **WHOLE)
     found = importers.from_torchvision(compose(CROP, *(one for _ in range(4) for one in (erasing, rotation))))
     assert found.recipe.num_passes == 1 and "RandomErasing" not in found.exact
-    assert found.notes[0] == "erase: stands before rotate, and acts after it here."
+    assert found.notes[0] == "RandomErasing: stands before RandomRotation, and acts after it here."
 
 
 def test_differences_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,8 +1,9 @@
 """Numbers that count in 0..1, in levels or in what a Normalize made: by where a transform stands."""
 
+import numpy as np
 import pytest
 
-from augpipe import Recipe, importers, ops
+from augpipe import Augment, Recipe, importers, ops
 
 TO_TENSOR, NORMALIZE = "transforms.ToTensor()", "transforms.Normalize((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))"
 UNIT = ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
@@ -36,7 +37,7 @@ def test_what_is_erased_is_a_level(before: tuple[str, ...], value: str, fill: ob
 
 
 def test_a_value_that_is_no_level_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"fill of \(9.0, 9.0, 9.0\), which is 586, 561, 536 before it"):
+    with pytest.raises(ValueError, match="fills with 9, 9, 9, which stand for levels of 586, 561, 536;"):
         read(TO_TENSOR, NORMALIZE, "transforms.RandomErasing(value=9)")
 
 
@@ -104,3 +105,96 @@ def test_noise_that_may_leave_0_to_1_is_told() -> None:
     assert Recipe.from_text("v2.GaussianNoise(sigma=0.2)").ops == (ops.Noise(std=(51.0, 51.0), p=1.0),)
     with pytest.raises(ValueError, match=r"mean=0.5 is not mapped; 0 is"):
         Recipe.from_text("v2.GaussianNoise(mean=0.5)")
+
+
+def left_out(*calls: str) -> importers.Imported:
+    return importers.from_text(f"transforms.Compose([{', '.join(calls)}])", strict=False)
+
+
+BAD_NORMALIZE = "transforms.Normalize((0.5,) * 8, (0.5,) * 8)"
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "transforms.RandomErasing(value=0)",
+        "transforms.ColorJitter(0.5)",
+        "transforms.RandomRotation(10)",
+        "transforms.RandomSolarize(0.5)",
+        "transforms.RandomApply([transforms.RandomHorizontalFlip(), transforms.ColorJitter(0.5)])",
+        NORMALIZE,
+    ],
+)
+def test_what_counts_in_the_units_of_a_normalize_is_left_out_with_it(behind: str) -> None:
+    found = left_out(TO_TENSOR, BAD_NORMALIZE, "transforms.RandomVerticalFlip()", behind)
+    assert found.recipe.ops == (ops.Flip(direction="vertical"), UNIT)
+    assert [row.verdict == "left out" for row in found.rows] == [True, False, *[True] * (len(found.rows) - 2)]
+    name = behind.removeprefix("transforms.").partition("(")[0]
+    told = "stands behind Normalize, which is left out, and counts in the units that it makes: left out."
+    assert f"{name}: {told}" in found.notes
+
+
+def test_a_normalize_that_cannot_be_last_is_left_out_with_what_stands_behind_it() -> None:
+    found = left_out(TO_TENSOR, NORMALIZE, "transforms.RandomVerticalFlip()", "transforms.RandomSolarize(0.5)")
+    assert found.recipe.ops == (ops.Flip(direction="vertical"), UNIT)
+    assert [row.verdict for row in found.rows] == ["left out", "exact", "left out"]
+
+
+def test_a_fill_that_is_no_level_is_refused_by_the_transform_that_has_it() -> None:
+    rotation = "transforms.RandomRotation(10, fill=9)"
+    with pytest.raises(
+        ValueError, match=r"RandomRotation: fills with 9, 9, 9, which stand for levels of 586, 561, 536"
+    ):
+        read(TO_TENSOR, NORMALIZE, rotation)
+    found = left_out(TO_TENSOR, NORMALIZE, rotation)
+    assert [type(op) for op in found.recipe.ops] == [ops.Normalize]
+    assert [row.verdict for row in found.rows] == ["exact", "left out"]
+
+
+def test_what_counts_behind_a_function_that_is_left_out_is_left_out_too_but_for_a_normalize() -> None:
+    function, solarize = "transforms.Lambda(lambda x: (x * 255).byte())", "transforms.RandomSolarize(128)"
+    found = left_out(TO_TENSOR, function, "transforms.RandomVerticalFlip()", solarize, NORMALIZE)
+    assert [type(op) for op in found.recipe.ops] == [ops.Flip, ops.Normalize]
+    told = "stands behind Lambda, which is left out, and counts in units that it may change: left out."
+    assert f"RandomSolarize: {told}" in found.notes
+    assert "Normalize: is read as if Lambda, which is left out, kept the units before it." in found.notes
+    found = left_out(function, solarize, TO_TENSOR)  # of PIL images, which have levels before it and behind it
+    assert [type(op) for op in found.recipe.ops] == [ops.Solarize, ops.Normalize]
+
+
+def test_what_counts_behind_a_dtype_of_other_units_is_left_out() -> None:
+    text = "v2.Compose([v2.ToImage(), v2.ToDtype(torch.int32, scale=True), v2.RandomSolarize(128)])"
+    with pytest.raises(ValueError, match=r"ToDtype: scale=True makes numbers of int32, and 0..255 and 0..1 are mapped"):
+        importers.from_text(text)
+    assert importers.from_text(text.replace("v2.RandomSolarize(128)", "v2.Resize(9)"), strict=False).recipe.ops == (
+        ops.ResizeShortest(size=9),
+    )
+    assert importers.from_text(text, strict=False).recipe.ops == ()
+
+
+def test_what_counts_behind_a_normalize_of_albumentations_and_kornia_that_is_left_out() -> None:
+    found = importers.from_text("A.Compose([A.ToFloat(65535), A.CoarseDropout(fill=0.5), A.Blur()])", strict=False)
+    assert [type(op) for op in found.recipe.ops] == [ops.BoxBlur]
+    text = "K.AugmentationSequential(K.Normalize(torch.tensor(0), torch.tensor(10000)), {}K.RandomVerticalFlip())"
+    found = importers.from_text(text.format("K.RandomSolarize(0.1), K.RandomErasing(), "), strict=False)
+    assert found.recipe.ops == (ops.Flip(direction="vertical"), UNIT)
+
+
+def test_a_to_float_divides_levels() -> None:
+    found = importers.from_text("A.ToFloat(max_value=1)")
+    assert found.recipe.ops == (ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1 / 255.0,) * 3),)
+    assert found.rows[0].note == "images hold levels, and so numbers go up to 255."
+    levels = np.full((4, 4, 3), 200, np.uint8)
+    assert Augment(found.recipe, framework="numpy")(levels) == pytest.approx(200.0, abs=1e-3)
+    assert importers.from_text("A.ToFloat()").recipe.ops == (UNIT,)
+    with pytest.raises(ValueError, match="ToFloat: max_value=65535 is not mapped: levels are in 0..255 here; set 255"):
+        importers.from_text("A.ToFloat(65535)")
+
+
+def test_a_normalize_of_bytes_which_torchvision_refuses_is_told() -> None:
+    text = "v2.Compose([{}, v2.Normalize((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))])"
+    for before in ("transforms.PILToTensor()", "v2.ToImage(), v2.ToDtype(torch.uint8)"):
+        found = importers.from_text(text.format(before))
+        assert found.rows[-1].verdict == "near" and "bytes there, which torchvision refuses" in found.notes[0]
+    for before in ("transforms.ToTensor()", "v2.ToImage(), v2.ToDtype(torch.float32, scale=True)"):
+        assert importers.from_text(text.format(before)).notes == ()

@@ -119,6 +119,7 @@ def test_a_part_misses_what_is_not_shared_with_its_whole() -> None:
         "is_cropped",
         "is_edge_kept",
         "is_edge_sharp",
+        "is_unpadded",
         "kept_heights",
         "kept_widths",
         "lens_sizes",

@@ -250,8 +250,30 @@ REFUSED = [
         r"the recipe's border is edge, and its padding shows constant \[0\.0, .*; a view has one border",
     ),
     (
-        '[[ops]]\nop = "rotate"\n[[ops]]\nop = "center_crop"\n[[ops]]\nop = "pad"\npx = 3',
-        r"pad stands behind rotate, and one look-up would show there what rotate moved out .* Put pad before rotate\.",
+        'ops = [{op = "one_crop", chains = [[{op = "flip"}]]}]',
+        r"one_crop holds flip, which is not a crop, a resize or a padding\. Put it into the recipe's ops\.",
+    ),
+    (
+        'ops = [{op = "one_crop", chains = [[{op = "multi_resolution_crop"}]]}]',
+        r"one_crop holds multi_resolution_crop, which is that of the papers, which acts first\.",
+    ),
+    (
+        'ops = [{op = "one_crop", chains = [[{op = "random_crop", keep_objects = {}}]]}]',
+        r"one_crop holds random_crop, which looks at objects\.",
+    ),
+    ('ops = [{op = "one_crop", chains = [[], []]}]', r"one_crop holds no crops\. List them: chains="),
+    (
+        'ops = [{op = "one_crop", chains = [[{op = "pad", px = 1}], [{op = "letterbox"}]]}]',
+        "a view has one border, and pad and letterbox of one_crop show several",
+    ),
+    (
+        'ops = [{op = "one_crop", chains = [[{op = "pad", px = 1}, {op = "center_crop"}, {op = "pad", px = 1}]]}]',
+        "pad of one_crop pads what was cut out of a padded image",
+    ),
+    ('ops = [{op = "one_crop", weights = [1.0]}]', r"weights=\(1\.0,\) for 2 chains: give as many numbers"),
+    (
+        'ops = [{op = "resize", size = 9}, {op = "one_crop", chains = [[], [{op = "center_crop", size = 5}]]}]',
+        r"one_crop draws a size for each image, and no op behind it makes them one again\.",
     ),
     (
         '[[ops]]\nop = "random_crop"\nsize = 32\npadding = 4\n[[ops]]\nop = "pad"\npx = 3',

@@ -1,0 +1,194 @@
+"""Transforms of torchvision that move pixels, as ops."""
+
+from dataclasses import replace
+from typing import Any
+
+from augpipe import ops
+from augpipe.ops import Op
+from augpipe.ops.op import Beyond
+from augpipe.recipes.importers.findings import (
+    FIELD,
+    PILLOW_FILTERS,
+    UNEVEN,
+    Findings,
+    Look,
+    Maker,
+    levels,
+    refused,
+    same,
+)
+
+SEVERAL = "makes several images of one; write CenterCrop, or count=5 in a view of the recipe"
+
+
+def _resize(found: Findings, one: Any) -> None:
+    longest: Any = getattr(one, "max_size", None)
+    if one.size is None:
+        found.add("Resize", ops.ResizeLongest(size=longest), look=look_of(found, one))
+    elif len(size := sides(one.size)) == 2:
+        found.add("Resize", ops.Resize(size=pair(size)), look=look_of(found, one))
+    else:
+        found.add("Resize", ops.ResizeShortest(size=size[0], max_size=longest), look=look_of(found, one))
+
+
+def _random_resize(found: Findings, one: Any) -> None:
+    # max_size itself is never drawn there
+    found.add("RandomResize", ops.RandomResize(size=(one.min_size, one.max_size - 1)), look=look_of(found, one))
+
+
+def _scale_jitter(found: Findings, one: Any) -> None:
+    width, height = one.target_size  # there in this order
+    made = ops.RandomResize(factor=tuple(one.scale_range), within=(height, width))
+    found.add("ScaleJitter", made, look=look_of(found, one))
+
+
+def sides(size: Any) -> tuple[int, ...]:
+    """The whole numbers of a size or a padding: one, two or four.
+
+    Raises:
+        ValueError: it is a part of a pixel.
+    """
+    if isinstance(size, float):
+        raise ValueError(f"{size} is not a whole number of pixels")
+    return (int(size),) if isinstance(size, int) else tuple(int(side) for side in size)
+
+
+def pair(size: Any) -> tuple[int, int]:
+    """Height and width of a size, of which one number stands for both."""
+    both = sides(size)
+    return both[0], both[-1]
+
+
+def look_of(found: Findings, one: Any) -> Look:
+    """How a transform looks between pixels: shrunk PIL images are averaged, and tensors where it is told to."""
+    given = getattr(one, "interpolation", "bilinear")
+    mode = PILLOW_FILTERS.get(given, given) if isinstance(given, int) else getattr(given, "value", given)
+    averages: bool | None = None
+    if hasattr(one, "antialias"):
+        of_either = one.antialias is not False  # None averages PIL images alone
+        averages = {"pillow": True, "tensors": one.antialias is True}.get(found.container, of_either)
+    return Look(interpolation=str(mode), antialias=averages)
+
+
+def _shrunk(found: Findings, one: Any) -> Look:
+    """The look of a map that may shrink, which skips pixels then."""
+    return replace(look_of(found, one), antialias=False)
+
+
+def beyond_of(one: Any) -> Beyond:
+    """The border of a transform that shows what lies outside the image."""
+    fill = getattr(one, "fill", None)
+    return "constant", levels(None if isinstance(fill, dict) else fill)
+
+
+def _sanitize(found: Findings, one: Any) -> None:
+    """Nothing of the image: which objects stay is an option of the call."""
+    least = max(float(one.min_area), float(one.min_size) ** 2)
+    found.add(
+        "SanitizeBoundingBoxes",
+        note=f"objects are dropped by the call: targets=TargetOptions(min_area={least:g}). It looks at areas alone: a "
+        f"box of that area stays where one of its sides is below {one.min_size:g}.",
+    )
+
+
+def _crop(found: Findings, one: Any) -> None:
+    made = ops.RandomResizedCrop(size=pair(one.size), scale=tuple(one.scale), ratio=tuple(one.ratio))
+    found.add("RandomResizedCrop", made, look=look_of(found, one))
+
+
+def _padding(one: Any) -> dict[str, Any]:
+    """The border and the fill of what pads."""
+    border = {"symmetric": "reflect", "reflect": "reflect_101"}.get(one.padding_mode, one.padding_mode)
+    return {"border": border, "fill": levels(one.fill)}
+
+
+def _random_crop(found: Findings, one: Any) -> None:
+    padding, fields = sides(one.padding or 0), _padding(one)
+    made: dict[str, Any] = {"size": pair(one.size), "pad_if_needed": one.pad_if_needed}
+    padded: list[Op] = []
+    if len(set(padding)) == 1:
+        made["padding"] = padding[0]
+    else:
+        padded.append(ops.Pad.model_validate({"px": padding, **fields}))
+    found.add("RandomCrop", *padded, ops.RandomCrop.model_validate(made | fields))
+
+
+def _pad(found: Findings, one: Any) -> None:
+    padding, fields = sides(one.padding), _padding(one)
+    found.add("Pad", ops.Pad.model_validate({"px": padding[0] if len(padding) == 1 else padding, **fields}))
+
+
+def _zoom_out(found: Findings, one: Any) -> None:
+    if isinstance(one.fill, dict):
+        raise ValueError("a fill for each type is not mapped; give one number, or one a channel")
+    note = "its canvas is scaled to the image's size: what follows in pixels, and not in parts, sees fewer."
+    made = ops.ZoomOut(factor=tuple(one.side_range), fill=levels(one.fill), p=one.p)
+    found.add("RandomZoomOut", made, note=note)
+
+
+def _rotation(found: Findings, one: Any) -> None:
+    if one.expand or one.center is not None:
+        raise ValueError("expand and center are not mapped")
+    found.add(
+        "RandomRotation",
+        ops.Rotate(max_deg=tuple(one.degrees), step=None),
+        look=look_of(found, one),
+        beyond=beyond_of(one),
+    )
+
+
+def _affine(found: Findings, one: Any) -> None:
+    if getattr(one, "center", None) is not None:
+        raise ValueError("center is not mapped")
+    made: list[Op] = []
+    if one.scale is not None:
+        made.append(ops.Zoom(factor=tuple(one.scale)))
+    if one.shear is not None:
+        horizontal, vertical = tuple(one.shear[:2]), tuple(one.shear[2:]) or (0.0, 0.0)
+        made.append(ops.Shear(horizontal_deg=horizontal, vertical_deg=vertical))
+    if any(one.degrees):
+        made.append(ops.Rotate(max_deg=(-one.degrees[1], -one.degrees[0]), step=None))  # there it turns clockwise
+    if one.translate is not None:
+        right, down = one.translate
+        made.append(ops.Translate(horizontal=(-right, right), vertical=(-down, down), whole_px="nearest"))
+    look = _shrunk(found, one) if one.scale is not None and one.scale[0] < 1.0 else look_of(found, one)
+    found.add("RandomAffine", *made, look=look, beyond=beyond_of(one))
+
+
+def _perspective(found: Findings, one: Any) -> None:
+    made = ops.Perspective(distortion=one.distortion_scale, p=one.p)
+    note = "corners move by any part of a pixel." + (f" {UNEVEN}" if one.distortion_scale > 0.6 else "")
+    found.add("RandomPerspective", made, note=note, look=_shrunk(found, one), beyond=beyond_of(one))
+
+
+def _elastic_transform(found: Findings, one: Any) -> None:
+    if len(set(one.alpha)) > 1 or len(set(one.sigma)) > 1:
+        raise ValueError("alpha and sigma that differ along x and y are not mapped; give one number each")
+    # there half the image's side is 1
+    made = ops.ElasticTransform(alpha=0.5 * one.alpha[0], sigma=one.sigma[0], p=1.0)
+    found.add("ElasticTransform", made, note=FIELD, look=look_of(found, one), beyond=beyond_of(one))
+
+
+GEOMETRY: dict[str, Maker] = {
+    "RandomResizedCrop": _crop,
+    "CenterCrop": same(ops.CenterCrop, size=lambda one: pair(one.size)),
+    "Pad": _pad,
+    "RandomCrop": _random_crop,
+    "RandomZoomOut": _zoom_out,
+    **dict.fromkeys(("FiveCrop", "TenCrop"), refused(SEVERAL)),
+    "RandomIoUCrop": refused(
+        "leaves each crop at its own size; write RandomResizedCrop, here with keep_objects=KeepObjects(rule='iou', "
+        "share=[0.0, 0.1, 0.3, 0.5, 0.7, 0.9])"
+    ),
+    "Resize": _resize,
+    "SanitizeBoundingBoxes": _sanitize,
+    "RandomResize": _random_resize,
+    "ScaleJitter": _scale_jitter,
+    "RandomHorizontalFlip": same(ops.Flip),
+    "RandomVerticalFlip": same(ops.Flip, direction="vertical"),
+    "RandomRotation": _rotation,
+    "RandomAffine": _affine,
+    "RandomPerspective": _perspective,
+    "ElasticTransform": _elastic_transform,
+}
+"""The name of a transform -> what makes ops of it."""

@@ -1,0 +1,97 @@
+"""Crops that are chosen among others, or that have a chance: one look-up shows whichever is drawn."""
+
+import numpy as np
+import pytest
+
+from augpipe import Augment, Recipe, importers, ops, plan
+
+
+def read(text: str, version: str | None = None) -> tuple[ops.Op, ...]:
+    return importers.from_text(text, version=version).recipe.ops
+
+
+def test_one_of_several_crops() -> None:
+    crops = "A.RandomSizedCrop((50, 101), height=64, width=64, p=0.5), A.PadIfNeeded(64, 64, border_mode=0, p=0.5)"
+    (made,) = read(f"A.OneOf([{crops}], p=1)", "1")
+    sized, padded = ops.RandomResizedCrop(size=64, height_px=(50, 101), ratio=(1.0, 1.0)), ops.Pad(size=64)
+    assert made == ops.OneCrop(
+        chains=[[sized.model_copy(update={"size": (64, 64)})], [padded.model_copy(update={"size": (64, 64)})]]
+    )
+    (made,) = read(f"A.OneOf([{crops}, A.NoOp()])", "1")
+    assert isinstance(made, ops.OneCrop) and made.weights == pytest.approx((1 / 6, 1 / 6, 1 / 6, 0.5))
+    assert made.chains[2:] == ((), ())
+
+
+def test_a_chain_of_crops_is_a_choice() -> None:
+    chain = "A.Compose([A.SmallestMaxSize(80), A.RandomCrop(64, 64)])"
+    (made,) = read(f"A.OneOf([{chain}, A.Resize(64, 64)], p=1.0)", "2")
+    whole = [ops.ResizeShortest(size=80), ops.RandomCrop(size=(64, 64))]
+    assert made == ops.OneCrop(chains=[whole, [ops.Resize(size=(64, 64))]])
+    choice = "transforms.RandomChoice([transforms.Compose([transforms.Resize(80), transforms.RandomCrop(64)]), {}], {})"
+    (made,) = read(choice.format("transforms.Resize((64, 64))", "[0.3, 0.7]"))
+    assert made == ops.OneCrop(chains=[whole, [ops.Resize(size=(64, 64))]], weights=(0.3, 0.7))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A.Compose([A.RandomCrop(32, 32, p=0.25), A.Resize(48, 48)])",
+        "A.Compose([A.Compose([A.RandomCrop(32, 32)], p=0.25), A.Resize(48, 48)])",
+        "A.Compose([A.OneOf([A.RandomCrop(32, 32)], p=0.25), A.Resize(48, 48)])",
+        "A.Compose([A.OneOrOther(A.RandomCrop(32, 32), A.NoOp(), p=0.25), A.Resize(48, 48)])",
+        "T.Compose([T.RandomApply([T.RandomCrop(32)], p=0.25), T.Resize((48, 48))])",
+    ],
+)
+def test_a_crop_that_has_a_chance(text: str) -> None:
+    made = read(text)
+    assert made == (
+        ops.OneCrop(chains=[[ops.RandomCrop(size=(32, 32))], []], weights=(0.25, 0.75)),
+        ops.Resize(size=(48, 48)),
+    )
+
+
+def test_images_of_several_sizes_are_refused_where_nothing_makes_them_one() -> None:
+    told = "RandomCrop: leaves each image at its own size; put RandomCrop, or another crop or Resize, behind it"
+    with pytest.raises(ValueError, match=told):
+        read("A.Compose([A.Resize(64, 64), A.RandomCrop(32, 32, p=0.5)])")
+    assert read("A.Compose([A.Resize(32, 32), A.RandomCrop(32, 32, p=0.5)])", "2")[1].op == "one_crop"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("A.RandomSizedBBoxSafeCrop(48, 64, p=0.5)", "p=0.5: a crop that looks at boxes is always applied; set p=1"),
+        ("A.OneOf([A.AtLeastOneBBoxRandomCrop(9, 9), A.Resize(9, 9)])", "OneOf: holds AtLeastOneBBoxRandomCrop, which"),
+        ("A.SomeOf([A.CenterCrop(9, 9), A.Resize(9, 9)], n=1)", "SomeOf: chooses several crops, resizes or paddings"),
+        ("A.Normalize(p=0.5)", "Normalize: p=0.5: some images of a batch would stay in levels; set p=1"),
+    ],
+)
+def test_crops_that_are_not_chosen_are_refused_by_their_own_names(text: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        read(f"A.Compose([{text}])", "2")
+
+
+def test_what_is_drawn_is_the_crop_that_it_would_be_alone() -> None:
+    image = np.random.default_rng(5).integers(0, 256, (60, 80, 3), np.uint8)
+    chains = [[ops.CenterCrop(size=32)], [ops.Resize(size=32)], [ops.ResizeShortest(size=40), ops.CenterCrop(size=32)]]
+    recipe = Recipe(ops=[ops.OneCrop(chains=chains), ops.Flip(p=1.0)])
+    ids = range(40)
+    drawn = plan(recipe, ids, sizes=[image.shape[:2]] * 40)
+    chosen = drawn.rows["drawn"]["one_crop"]["chosen"]
+    assert set(chosen) == {0, 1, 2}
+    images = Augment(recipe, dtype="uint8", layout="NHWC")([image] * 40, plan=drawn)
+    for nth, chain in enumerate(chains):
+        alone = Augment(Recipe(ops=[*chain, ops.Flip(p=1.0)]), dtype="uint8", layout="NHWC")(image)
+        assert (images[chosen == nth] == alone).all()
+    one_by_one = Augment(recipe, dtype="uint8", layout="NHWC")
+    assert all((one_by_one(image, sample_ids=[nth]) == images[nth]).all() for nth in ids)
+    assert Recipe.model_validate(recipe.model_dump()) == recipe
+
+
+def test_a_replay_compose_is_a_compose() -> None:
+    found = importers.from_text("A.ReplayCompose([A.HorizontalFlip(p=0.5)], save_key='kept')", version="1")
+    assert found.recipe.ops == (ops.Flip(),)
+    assert "ReplayCompose: what it draws is kept by a plan here, which replays it: augpipe.plan." in found.notes
+    (made,) = read("A.OneOrOther(A.HorizontalFlip(), A.VerticalFlip(), p=0.3)", "2")
+    both = (ops.Flip(p=1.0), ops.Flip(direction="vertical", p=1.0))
+    assert made == ops.OneOf(ops=both, weights=(0.3, 0.7))
