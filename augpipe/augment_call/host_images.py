@@ -1,5 +1,6 @@
 """Images of files and arrays, on the CPU: one image after another, on a few threads during the call."""
 
+import os
 from itertools import accumulate
 from typing import Any
 
@@ -37,7 +38,8 @@ class HostTransform:
 
     def __init__(self) -> None:
         self._scratch = Scratch()
-        self._buffers = BufferPool(keep=2)
+        self._buffers = BufferPool(keep=0)
+        self._held_for: tuple[Any, ...] = ()
         self._has_met_files = False
 
     def render(
@@ -67,10 +69,10 @@ class HostTransform:
         else:
             looks = ahead.looks(may_scale, any(may_crop))
         functions = [Functions.of(plan, view, images.names.__getitem__) for view in range(len(plan.views))]
-        views = [
-            _View(rows, view.out_size, form, self._buffers)
-            for rows, view in zip(plan.views, plan.recipe.all_views, strict=True)
-        ]
+        views = [_View(rows, view.out_size) for rows, view in zip(plan.views, plan.recipe.all_views, strict=True)]
+        buffers = self._buffers_for(views, form)
+        for view in views:
+            view.take_memory(buffers, form)
 
         arrays = _dense_arrays(stored) if stored else None
         if arrays is not None:
@@ -96,6 +98,13 @@ class HostTransform:
 
         run_each(work, len(stored), num_threads)
         return [view.wrapped(form) for view in views]
+
+    def _buffers_for(self, views: "list[_View]", form: OutputFormat) -> BufferPool:
+        """Those of the call before, where it was alike and of this process: a lock may have been held by a fork."""
+        wanted = os.getpid(), form.held_as, *(view.num for view in views)
+        if wanted != self._held_for:
+            self._buffers, self._held_for = BufferPool(keep=2 * len(views)), wanted
+        return self._buffers
 
     def _render_arrays(
         self,
@@ -161,16 +170,20 @@ def _decodable(image: StoredImage, looks: Looks, may_crop: bool) -> Decodable:
 class _View:
     """One view's images in memory, one behind the other."""
 
-    def __init__(self, rows: Rows, out_size: tuple[int, int] | None, form: OutputFormat, buffers: BufferPool) -> None:
+    def __init__(self, rows: Rows, out_size: tuple[int, int] | None) -> None:
         self.sizes = list(zip(rows["out_height"].tolist(), rows["out_width"].tolist(), strict=True))
         """Height and width of each, in pixels."""
         self.has_one_size = len(set(self.sizes)) <= 1
         """Whether all have the same."""
         self._common = self.sizes[0] if self.sizes else out_size or (0, 0)
         self._ends = list(accumulate((height * width * 3 for height, width in self.sizes), initial=0))
-        num = self._ends[-1]
-        is_large = num * np.dtype(form.held_as).itemsize > LARGE_BYTES
-        self._memory = buffers.take(num, form.held_as) if is_large else np.empty(num, form.held_as)
+        self.num = self._ends[-1]
+        """Of all their numbers."""
+
+    def take_memory(self, buffers: BufferPool, form: OutputFormat) -> None:
+        """Have memory for them, which is used again if it is large."""
+        is_large = self.num * np.dtype(form.held_as).itemsize > LARGE_BYTES
+        self._memory = buffers.take(self.num, form.held_as) if is_large else np.empty(self.num, form.held_as)
 
     def memory_of(self, first: int, end: int) -> npt.NDArray[np.generic]:
         """(numbers,) of the images `first`..`end` - 1."""

@@ -69,9 +69,10 @@ ANSWERS = {
     **dict.fromkeys(("rain", "snow", "sunflare", "gravel"), _STORED),
     # what holds others
     **dict.fromkeys(
-        ("compose", "sequential", "augmentationsequential", "imagesequential"), "Recipe(ops=[ops.Flip(), ...])"
+        ("compose", "replaycompose", "sequential", "augmentationsequential", "imagesequential"),
+        "Recipe(ops=[ops.Flip(), ...])",
     ),
-    **dict.fromkeys(("choice",), "ops.OneOf(ops=[...])"),
+    **dict.fromkeys(("choice", "oneorother"), "ops.OneOf(ops=[...])"),
     **dict.fromkeys(("apply", "order"), "ops.AllOf(ops=[...], p=0.5)"),
     "noop": "ops.Identity()",
     "lambda": "a change of the batch in your loop: a recipe holds descriptions and no functions",

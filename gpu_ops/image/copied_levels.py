@@ -103,7 +103,10 @@ def copy_levels(pixel_table, rows, images, tables, batch, height, width, planar,
         batch: (B * height * width * 3,) uint8, written where these images lie.
         rgb_rows: (B,) int64, as there, 0 for each where images are RGBX.
     """
-    scratch = np.empty(4 * width + 2 * height, np.float32)
+    most_columns = np.int64(0)
+    for image in images:
+        most_columns = max(most_columns, np.int64(rows[image].high_x - rows[image].low_x + 1))
+    scratch = np.empty(3 * width + 2 * height + most_columns, np.float32)
     for nth in range(len(images)):
         image = images[nth]
         at_table = np.uintp(tables.ctypes.data + nth * 3 * NUM_LEVELS)

@@ -339,6 +339,8 @@ def test_the_memory_of_many_images_is_used_again_once_nobody_holds_it() -> None:
     del held
     are_the_same = [call(images).base is memory() for _ in range(2)]
     assert any(are_the_same)
+    call(RGB)
+    assert memory() is None  # results of other sizes let go of it
 
 
 def test_ids_are_counted_on_from_call_to_call() -> None:

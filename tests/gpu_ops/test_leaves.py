@@ -83,7 +83,6 @@ ARGUMENTS = {
         for name in ("slope", "start", "jump")
     },
     "field.spline": numbers((-3, 3)),
-    "field.to_centre": [*numbers((-999, 999)), (F(7.0),), (F(-7.5),), (F(2.0**22 - 0.5),), (F(3e38),), (F(-3e38),)],
     "field.triangular": [(word,) for word in (*RNG.integers(0, 2**32, 99, np.uint64), np.uint64(2**32 - 1))],
     "field.two_nodes": [(np.int64(i), np.int64(i * i), *RNG.integers(0, 2**32, 2, np.uint64)) for i in range(20)],
     "cells.edge": [(nth, num, length) for num in (1, 3, 16) for nth in range(num + 1) for length in (1, 7, 224)],

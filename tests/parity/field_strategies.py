@@ -61,19 +61,24 @@ def of_field(annotation: Any, limits: list[Any], default: Any) -> st.SearchStrat
         number = inner[0]
         if get_origin(number) is Annotated:
             number, limits = get_args(number)[0], [*limits, *_flat(get_args(number)[1:])]
-        low, high = _ends(limits, default if isinstance(default, tuple) else (default, default))
+        low, high = _ends(limits, _near(default))
         if number is int:
             whole = st.integers(int(low), int(high))
             return st.tuples(whole, whole).map(lambda pair: (min(pair), max(pair)))
         return ranges(low, high)
     if annotation in (int, float):
-        near = 1 if default is None else default
-        ends = _ends(limits, near if isinstance(near, tuple) else (near, near))
+        ends = _ends(limits, _near(default))
         if annotation is int:
             return st.integers(int(ends[0]), int(ends[1]))
         is_open = any(isinstance(one, Gt) for one in limits), any(isinstance(one, Lt) for one in limits)
         return st.floats(*ends, exclude_min=is_open[0], exclude_max=is_open[1])
     return st.just(default)
+
+
+def _near(default: Any) -> tuple[float, float]:
+    if isinstance(default, tuple):
+        return default
+    return (default, default) if isinstance(default, int | float) else (1, 1)
 
 
 def _flat(metadata: Iterable[Any]) -> list[Any]:

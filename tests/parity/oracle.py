@@ -178,8 +178,8 @@ class Expected:
         is_sharp = self.is_edge_sharp or self.is_edge_kept
         if (border == "constant" and is_sharp) or (border in ("constant", "wrap") and self.hides_border):
             is_seen = (x > -0.5) & (x < pixels.shape[1] - 0.5) & (y > -0.5) & (y < pixels.shape[0] - 0.5)
-            black = averaged(pixels, x, y, support, border, (0.0, 0.0, 0.0), weights)
-            weight = averaged(np.ones_like(pixels), x, y, support, border, (0.0, 0.0, 0.0), weights)
+            black = averaged(pixels, x, y, support, "constant", (0.0, 0.0, 0.0), weights)
+            weight = averaged(np.ones_like(pixels), x, y, support, "constant", (0.0, 0.0, 0.0), weights)
             shown = np.clip(black / np.where(is_seen[:, :, None], weight, 1.0), 0.0, 255.0)
             return np.where(is_seen[:, :, None], shown, fill)
         if max(support) > 1.0 + 1e-5 or interpolation != "bilinear":

@@ -294,6 +294,24 @@ def test_no_load_leaves_the_rectangle() -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "nothing outside was loaded\n", "")
 
 
+WRAPPED = """
+import numpy as np
+from augpipe import Augment, Recipe, ops
+
+image = np.random.default_rng(0).integers(0, 256, (300, 300, 3), np.uint8)
+recipe = Recipe(ops=[ops.RandomCrop(size=96, padding=40, border="wrap")])
+of_rgb, of_rgbx = (Augment(recipe, seed=0, dtype="uint8", framework="numpy") for _ in range(2))
+for _ in range(200):
+    assert np.array_equal(of_rgb(image), of_rgbx(np.dstack([image, image[..., :1]])))
+print("equal")
+"""
+
+
+def test_outputs_across_a_border_that_wraps_have_scratch_for_all_columns() -> None:
+    ended = run_python(WRAPPED)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "equal\n", "")
+
+
 def test_a_load_that_leaves_it_would_end_the_process() -> None:
     ended = run_python(GUARDED.replace("rows_missing = num_of_rgb = 0", "rows_missing, num_of_rgb = 40, 0"))
     assert ended.returncode < 0 and not ended.stdout

@@ -360,7 +360,6 @@ CALLS = [
     ("Recipe(views=View())", FieldError, "views=View(...) must be a list: views=[View(...)]"),
     ("Recipe(views=[View(ops=[ops.Flip])])", FieldError, "View: ops[0]: Flip is the class. Write Flip()"),
     ("View(count=0)", FieldError, "View: count=0 must be at least 1"),
-    ("Recipe(ops=[ops.Rotate(), ops.Pad(px=4)])", FieldError, "pad stands behind rotate, and one look-up would show"),
     ("Recipe(border='zero')", FieldError, "border='zero' must be 'context', 'reflect', 'reflect_101', 'wrap', 'edge'"),
     ("Recipe(fill=(0, 1))", FieldError, "fill=(0, 1) must be three levels in 0..255, for R, G and B, or one for all"),
     ("Recipe.model_validate({'ops': [{'op': 'flip', 'p': 50}]})", FieldError, "ops[0].flip.p=50 must be"),
