@@ -49,13 +49,16 @@ def from_edges(edges: Float, name: str, size: tuple[int, int]) -> Float:
 def refuse_parts(boxes: Float, name: str) -> None:
     """Refuse boxes in pixels that look like parts of the image: all lie in its first pixel, and one touches no edge.
 
-    Boxes that another library has cut there touch it.
+    Boxes that another library has cut there touch it, and one of whole numbers is that pixel.
 
     Raises:
         ValueError: they do.
     """
-    if name not in _IN_PARTS and len(boxes) and boxes.min() >= 0.0 and boxes.max() <= 1.0 and (boxes > 0).all(1).any():
-        number = int((boxes > 0).all(axis=1).argmax())
+    if name in _IN_PARTS or not len(boxes) or boxes.min() < 0.0 or boxes.max() > 1.0:
+        return
+    are_parts = (boxes > 0).all(axis=1) & (boxes < 1).any(axis=1)
+    if are_parts.any():
+        number = int(are_parts.argmax())
         raise ValueError(
             f"object {number}: the numbers {boxes[number].tolist()} of its box are below 1, as in parts of the image, "
             f"and bbox_format={name!r} is in pixels. Give bbox_format={_IN_PARTS[0]!r} or {_IN_PARTS[1]!r}."

@@ -27,8 +27,8 @@ _BEHIND = ("_masks", "_mask", "_labels", "_annotations", "annot")
 """What may stand behind the name of a folder of images in that of its annotations."""
 _ENDINGS = (".txt", ".xml", *(mask + end for end in (".png", ".gif", ".bmp", ".tif") for mask in ("", "_mask")))
 """What the names of an image's annotations end with."""
-_LINE = re.compile(rb"\s*\d+(\s+-?[\d.]+(e-?\d+)?){4,}\s*(\n|$)")
-"""Of YOLO; captions have the image's name, too."""
+_LINE = re.compile(rb"[ \t]*\d+([ \t]+(0?\.\d+|[01](\.0*)?|\d(\.\d*)?e-\d+)){4}([ \t\r\n]|$)")
+"""Of YOLO, a class and at least four parts of the image; captions have the image's name, too."""
 _COCO_START = re.compile(rb'\s*\{\s*"(info|images|annotations|categories|licenses|type)"\s*:')
 _LABELME = re.compile(rb'\s*\{\s*"version".*"shapes"\s*:', re.DOTALL)
 _START_BYTES = 4096
@@ -39,7 +39,9 @@ NUM_LOOKED_AT = 100
 _NUM_NAMES = 10
 """How many of them are looked for in a JSON file."""
 _NAMES_BYTES = 64 << 20
-"""Of the start of a JSON file, in which names are looked for."""
+"""Of the start of a JSON file, in which names and objects are looked for."""
+_NUM_FILES = 20
+"""JSON files of a folder that are looked at."""
 
 
 def caution_of_annotations(root: str, images: Sequence[str]) -> list[str]:
@@ -81,7 +83,7 @@ def _is_of_labelme(root: str, stem: str) -> bool:
 
 def _folders_next_to(root: str) -> Iterator[str]:
     """Where annotations of the images in a folder may lie; as it is written, and from the top."""
-    for path in (os.path.normpath(root), os.path.abspath(root)):
+    for path in dict.fromkeys((os.path.normpath(root), os.path.abspath(root))):
         before, inner = path, ""
         for _ in range(_NUM_LEVELS):
             before, name = os.path.split(before)
@@ -91,16 +93,18 @@ def _folders_next_to(root: str) -> Iterator[str]:
 
 
 def _coco_files_next_to(root: str) -> Iterator[str]:
-    """Those in the folder above, and in the folders `annotations` there and one further up; instances first."""
+    """Those in the folder above, and in the folders `annotations` there and one further up: first the folder's own by
+    name, and those of instances."""
     path = root if os.path.dirname(os.path.normpath(root)) else os.path.abspath(root)
-    above = os.path.dirname(os.path.normpath(path))
+    above, own = os.path.split(os.path.normpath(path))
     further = os.path.dirname(above)
     folders = [os.path.join(above, "annotations"), above, os.path.join(further, "annotations")]
     if os.path.basename(above) == "images":
         folders.append(further)
     for folder in filter(os.path.isdir, folders):
         names = [name for name in os.listdir(folder) if name.lower().endswith(".json")]
-        for name in sorted(names, key=lambda name: (not name.startswith("instances"), name)):
+        names.sort(key=lambda name: (own not in name, not name.startswith("instances"), name))
+        for name in names[:_NUM_FILES]:
             if is_coco_file(os.path.join(folder, name)):
                 yield os.path.join(folder, name)
 
@@ -119,9 +123,9 @@ def _begins(path: str, pattern: re.Pattern[bytes]) -> bool:
 
 
 def _has_objects_of(path: str, names: Sequence[str]) -> bool:
-    """Whether a JSON file of COCO has objects, and begins with the names of any of these images among others."""
-    ends = [json.dumps(name)[1:].encode() for name in names]
+    """Whether a JSON file of COCO begins with objects and the names of any of these images among others."""
+    ends = {json.dumps(name, ensure_ascii=is_ascii)[1:].encode() for name in names for is_ascii in (True, False)}
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        if content.find(b'"bbox"') < 0 and content.find(b'"segmentation"') < 0:
+        if content.find(b'"bbox"', 0, _NAMES_BYTES) < 0 and content.find(b'"segmentation"', 0, _NAMES_BYTES) < 0:
             return False
         return any(content.find(before + end, 0, _NAMES_BYTES) >= 0 for end in ends for before in (b'"', b"/"))

@@ -47,6 +47,12 @@ def test_boxes_come_back_in_their_format(name: str) -> None:
     np.testing.assert_array_equal(result["image"], Augment(FLIP)(IMAGE, sample_ids=[0]))
 
 
+def test_a_box_of_whole_numbers_may_be_one_pixel() -> None:
+    """Others that lie in the first pixel look like parts of the image."""
+    result = Augment(Recipe())(image=IMAGE, bboxes=[[1, 1, 1, 1]], bbox_format="coco")
+    np.testing.assert_array_equal(result["bboxes"], [[1, 1, 1, 1]])
+
+
 def test_objects_that_are_cropped_away_go_with_all_that_is_said_of_them() -> None:
     boxes = [[5, 5, 10, 10], BOX, [0, 0, 30, 99], [60, 40, 70, 45]]
     masks = np.zeros((4, HEIGHT, WIDTH), np.uint8)

@@ -123,6 +123,29 @@ def test_a_json_file_of_other_things_is_not_told_of(
     assert told(caplog, folder) is None
 
 
+def test_the_file_of_the_folder_s_own_name_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = put_images(tmp_path / "val")
+    (tmp_path / "annotations").mkdir()
+    for split in ("train", "val"):  # whose images have the same names
+        (tmp_path / f"annotations/instances_{split}.json").write_text(json.dumps(coco_content([{}])))
+    assert told(caplog, folder) == remedy(folder, tmp_path / "annotations/instances_val.json")
+
+
+def test_names_that_are_not_escaped_are_found(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder, path = put_images(tmp_path / "photos", {"Zürich": SIZES["a"]}), tmp_path / "photos.json"
+    path.write_text(json.dumps(coco_content([{}]), ensure_ascii=False).replace("a.jpg", "Zürich.jpg"), "utf-8")
+    assert told(caplog, folder) == remedy(folder, path)
+
+
+@pytest.mark.parametrize("text", ["1\n2\n3\n4\n5\n", "5\n12.5 30.1\n14 22.5\n", "3 170.5 60.2 32 1.5\n"])
+def test_numbers_that_are_no_boxes_of_yolo_are_not_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    folder = put_images(tmp_path / "photos")
+    put_texts(folder, text)
+    assert told(caplog, folder) is None
+
+
 @pytest.mark.parametrize("content", [{"version": "5", "flags": {}, "shapes": []}, {"title": "a cat"}], ids=str)
 def test_files_of_labelme_are_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture, content: object) -> None:
     folder = put_images(tmp_path / "photos")
