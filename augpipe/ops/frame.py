@@ -208,7 +208,10 @@ class Frame:
         """Take back the parts that make it up, of which `order` says where each image is, part after part."""
 
         def joined(values: Iterable[Any]) -> Any:
-            return np.concatenate(list(values))[order]
+            listed = list(values)
+            if len({value.shape[1:] for value in listed}) > 1:  # maps, of which some move
+                listed = [affine.homogeneous(value) for value in listed]
+            return np.concatenate(listed)[order]
 
         if any(part.padded is not None for part in parts):
             unpadded = [

@@ -204,17 +204,7 @@ DRAWN_SIZES = st.one_of(
     st.builds(ops.RandomResize, factor=ranges(0.3, 3.0), within=st.none() | SIZES, p=PROBABILITIES),
     st.builds(ops.RandomResize, size=st.tuples(st.integers(1, 20), st.integers(20, 60)), p=PROBABILITIES),
 )
-ONE_CROPS = st.builds(
-    ops.OneCrop,
-    chains=st.lists(
-        st.lists(_built(ops.Resize, size=SIZES) | _built(ops.ResizeShortest, size=st.integers(1, 40)), max_size=2),
-        min_size=1,
-        max_size=3,
-    ).filter(any),
-)
-CROP_CHAINS = st.tuples(st.lists(RESIZES | DRAWN_SIZES | ONE_CROPS, max_size=2), CROPS).map(
-    lambda found: [*found[0], found[1]]
-)
+CROP_CHAINS = st.tuples(st.lists(RESIZES | DRAWN_SIZES, max_size=2), CROPS).map(lambda found: [*found[0], found[1]])
 """Some of them and a crop of one size."""
 DROPOUTS = _built(
     ops.CoarseDropout,

@@ -340,7 +340,7 @@ def _lens_distortion(expected: Expected, op: ops.LensDistortion, drawn: Any) -> 
         return (x / (1 + strength), y) if kind == "stretch_horizontal" else (x, y / (1 + strength))
 
     expected.look_ups.append(look_up)
-    expected.has_lens = True
+    expected.has_lens |= strength != 0.0
 
 
 def _brown_conrady(expected: Expected, op: ops.BrownConrady, drawn: Any) -> None:
@@ -356,7 +356,7 @@ def _brown_conrady(expected: Expected, op: ops.BrownConrady, drawn: Any) -> None
         return seen_x * corner, seen_y * corner
 
     expected.look_ups.append(look_up)
-    expected.has_lens = True
+    expected.has_lens |= any((k1, k2, k3, p1, p2))
 
 
 def _optical_distortion(expected: Expected, op: ops.OpticalDistortion, drawn: Any) -> None:
@@ -370,7 +370,7 @@ def _optical_distortion(expected: Expected, op: ops.OpticalDistortion, drawn: An
         return x * gain, y * gain
 
     expected.look_ups.append(look_up)
-    expected.has_lens = True
+    expected.has_lens |= k != 0.0
 
 
 def _grid_distortion(expected: Expected, op: ops.GridDistortion, drawn: Any) -> None:
@@ -952,6 +952,11 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
         ops.RandomCrop(size=(50, 40)),
         ops.Rotate(p=0.7),
         ops.OneCrop(chains=[[ops.CenterCrop(size=36)], [ops.RandomResizedCrop(size=36)]]),
+    ),
+    "lens_distortion, one_crop, center_crop": (
+        ops.LensDistortion(kinds=("barrel",), p=1.0),
+        ops.OneCrop(chains=[[], [ops.Resize(size=60)]]),
+        ops.CenterCrop(size=40, scale=48),
     ),
     "zoom_out": (ops.ZoomOut(p=1.0),),
     "zoom_out, resize": (ops.ResizeShortest(size=80), ops.ZoomOut(p=0.5, fill=200.0), ops.Resize(size=(50, 61))),
