@@ -37,11 +37,11 @@ _NUM_LEVELS = 3
 NUM_LOOKED_AT = 100
 """How many of the first images are looked at."""
 _NUM_NAMES = 10
-"""How many of them are looked for in a JSON file."""
+"""A JSON file is searched for the names of so many images."""
 _NAMES_BYTES = 64 << 20
-"""Of the start of a JSON file, in which names and objects are looked for."""
+"""A JSON file is searched for names and objects up to here."""
 _NUM_FILES = 20
-"""JSON files of a folder that are looked at."""
+"""At most so many JSON files of a folder are opened."""
 
 
 def caution_of_annotations(root: str, images: Sequence[str]) -> list[str]:

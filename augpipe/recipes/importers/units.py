@@ -105,7 +105,7 @@ def _refuse_normalize(found: "Findings", last: Op, rows: int, names: list[str]) 
 
 
 def leave_out_behind(found: "Findings") -> None:
-    """Leave out what stands behind a transform that is left out, and counts in the units that it makes."""
+    """Leave out transforms that count in the units of an earlier one, where that is left out."""
     cause = ""
     for place, row in enumerate(found.rows):
         if row.loses_units:

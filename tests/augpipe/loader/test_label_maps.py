@@ -66,7 +66,8 @@ def test_label_maps_in_the_other_byte_order_are_those_in_this_one(dtype: str, by
 
 def test_a_label_map_that_numpy_cannot_hold_is_an_error_that_names_it() -> None:
     source = label_map_source(3)
-    source.maps = [torch.from_numpy(one).bfloat16() for one in source.maps]  # type: ignore[misc]
+    unreadable: Any = [torch.from_numpy(one).bfloat16() for one in source.maps]
+    source.maps = unreadable
     with pytest.raises(SampleError, match="its label map: .*BFloat16"):
         [*loader_of(source)]
 
