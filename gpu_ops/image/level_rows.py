@@ -39,8 +39,13 @@ def store_levels(levels, first, plane, width, planar, at_red, at_green, at_blue)
     """Put the levels of a row back."""
     prefer_wide_vectors()
     out = levels.ctypes.data
-    pixel_step, channel_step = (1, plane) if planar else (3, 1)
-    for i in range(width):
-        store_batch(out, first + pixel_step * i, load_red(at_red, i))
-        store_batch(out, first + pixel_step * i + channel_step, load_green(at_green, i))
-        store_batch(out, first + pixel_step * i + 2 * channel_step, load_blue(at_blue, i))
+    if planar:
+        for i in range(width):
+            store_batch(out, first + i, load_red(at_red, i))
+            store_batch(out, first + plane + i, load_green(at_green, i))
+            store_batch(out, first + 2 * plane + i, load_blue(at_blue, i))
+    else:
+        for i in range(width):
+            store_batch(out, first + 3 * i, load_red(at_red, i))
+            store_batch(out, first + 3 * i + 1, load_green(at_green, i))
+            store_batch(out, first + 3 * i + 2, load_blue(at_blue, i))

@@ -17,8 +17,8 @@ load_row, store_row = load("fetched", types.float32), store("fetched", types.flo
 
 store_level = store("slots", types.uint8)
 
-COUNTED = 1024
-"""Levels that are rounded before they are counted."""
+AT_A_TIME = 1024
+"""Levels that are rounded before they are counted, and gray ones that a sum of 32 bits takes."""
 WHITE = np.float32(255.0)
 NINTH_OF_THIRTEEN = np.float32(1.0 / 13.0)
 CENTRE = np.float32(5.0)
@@ -28,13 +28,13 @@ CENTRE = np.float32(5.0)
 def look_up_tables(kind, factor, levels, start, num_pixels, planar, tables):
     """Fill (3, 256) uint8 `tables` with what a step makes of each level of each channel."""
     counts = np.zeros((3, 256), np.int64)
-    channel_step, pixel_step = (num_pixels, 1) if planar else (1, 3)
+    channel_step = num_pixels if planar else 1
     mean = np.float32(0.0)
     if kind == AUTO_CONTRAST or kind == EQUALIZE:
         for channel in range(3):
-            _count_levels(levels, start + channel * channel_step, num_pixels, pixel_step, counts[channel])
+            _count_levels(levels, start + channel * channel_step, num_pixels, planar, counts[channel])
     else:
-        mean = mean_gray(levels, start, num_pixels, channel_step, pixel_step)
+        mean = mean_gray(levels, start, num_pixels, planar)
     for channel in range(3):
         if kind == AUTO_CONTRAST:
             stretch_levels(counts[channel], tables[channel])
@@ -46,15 +46,19 @@ def look_up_tables(kind, factor, levels, start, num_pixels, planar, tables):
 
 
 @subroutine
-def _count_levels(levels, first, num_pixels, pixel_step, counts):
+def _count_levels(levels, first, num_pixels, planar, counts):
     """Count the nearest levels of a channel, in four tables in turn: neighbours are often alike, and a CPU waits for a
     number that it has just written."""
     source, several = levels.ctypes.data, np.zeros((4, 256), np.int64)
-    row = np.empty(COUNTED, np.uint8)
-    for begin in range(0, num_pixels, COUNTED):
-        num, at_row = min(COUNTED, num_pixels - begin), np.uintp(row.ctypes.data)
-        for i in range(num):
-            store_level(at_row, i, np.uint8(nearest_level(load_levels(source, first + (begin + i) * pixel_step))))
+    row = np.empty(AT_A_TIME, np.uint8)
+    for begin in range(0, num_pixels, AT_A_TIME):
+        num, at_row = min(AT_A_TIME, num_pixels - begin), np.uintp(row.ctypes.data)
+        if planar:
+            for i in range(num):
+                store_level(at_row, i, np.uint8(nearest_level(load_levels(source, first + begin + i))))
+        else:
+            for i in range(num):
+                store_level(at_row, i, np.uint8(nearest_level(load_levels(source, first + 3 * (begin + i)))))
         for i in range(num):
             several[i & 3, row[i]] += 1
     for level in range(256):
@@ -62,16 +66,31 @@ def _count_levels(levels, first, num_pixels, pixel_step, counts):
 
 
 @subroutine
-def mean_gray(levels, start, num_pixels, channel_step, pixel_step):
+def mean_gray(levels, start, num_pixels, planar):
     """The mean brightness, of whole levels rounded down, as torchvision has it."""
-    total = np.int64(0)
-    for i in range(num_pixels):
-        at = start + i * pixel_step
-        red = np.float32(nearest_level(levels[at]))
-        green = np.float32(nearest_level(levels[at + channel_step]))
-        blue = np.float32(nearest_level(levels[at + 2 * channel_step]))
-        total += np.int64(gray(red, green, blue))
+    prefer_wide_vectors()
+    source, total = levels.ctypes.data, np.int64(0)
+    for begin in range(0, num_pixels, AT_A_TIME):
+        num, part = min(AT_A_TIME, num_pixels - begin), np.int32(0)
+        if planar:
+            for i in range(num):
+                at = start + begin + i
+                red, green = load_levels(source, at), load_levels(source, at + num_pixels)
+                part += _whole_gray(red, green, load_levels(source, at + 2 * num_pixels))
+        else:
+            for i in range(num):
+                at = start + 3 * (begin + i)
+                red, green = load_levels(source, at), load_levels(source, at + 1)
+                part += _whole_gray(red, green, load_levels(source, at + 2))
+        total += part
     return np.float32(total / num_pixels)
+
+
+@leaf
+def _whole_gray(red, green, blue):
+    """How bright the nearest levels are, rounded down."""
+    red, green = np.float32(nearest_level(red)), np.float32(nearest_level(green))
+    return np.int32(gray(red, green, np.float32(nearest_level(blue))))
 
 
 @subroutine
