@@ -12,13 +12,14 @@ from numba import types
 from augpipe.gpu_ops.image.medians import BLOCK, median_of_9, median_of_25, median_of_49
 from augpipe.gpu_ops.image.scratch_rows import load_sum_x, load_sum_y, store_batch, store_sum_x, store_sum_y
 from augpipe.gpu_ops.image.tap_sums import BLOCK as SUM_BLOCK
-from augpipe.gpu_ops.image.tap_sums import sum_taps
+from augpipe.gpu_ops.image.tap_sums import sum_pairs, sum_taps
 from augpipe.gpu_ops.image.tone import kept_within, nearest_level
 from augpipe.gpu_ops.jit import leaf, subroutine
 from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, store
 
 load_levels = load("pixels", types.float32)
 load_tap = load_bytes("values", types.float32)
+load_address = load("lines", types.uintp)
 load_kept, store_kept = load("fetched", types.float32), store("fetched", types.float32)
 load_level, store_level = load("fetched", types.uint8), store("fetched", types.uint8)
 load_found = load("scaled", types.uint8)
@@ -49,10 +50,10 @@ def filter_separably(at_taps, radius, levels, start, height, width, planar):
     before = radius * apart
     kept = np.empty(num_kept * length, np.float32)
     summed = np.empty(length + 2 * before, np.float32)
-    made = np.empty(length, np.float32)
+    rows = np.empty(2 * radius + 1, np.uintp)
     for plane in range(num_planes):
         # in the loop, as numba frees an array after its last use
-        at_kept, at_padded, at_made = kept.ctypes.data, np.uintp(summed.ctypes.data), np.uintp(made.ctypes.data)
+        at_kept, at_padded, at_rows = kept.ctypes.data, np.uintp(summed.ctypes.data), np.uintp(rows.ctypes.data)
         at_summed = np.uintp(at_padded + 4 * before)
         first, num_taken = start + plane * height * width, 0
         for y in range(height):
@@ -60,16 +61,30 @@ def filter_separably(at_taps, radius, levels, start, height, width, planar):
                 at_row = np.uintp(at_kept + 4 * length * (num_taken % num_kept))
                 _keep_row(levels, first + num_taken * length, length, at_row)
                 num_taken += 1
-            _start_column(np.uintp(at_kept + 4 * length * (y % num_kept)), load_tap(at_taps, 0), length, at_summed)
-            for distance in range(1, radius + 1):
-                above = np.uintp(at_kept + 4 * length * (mirrored(y - distance, height) % num_kept))
-                below = np.uintp(at_kept + 4 * length * (mirrored(y + distance, height) % num_kept))
-                _add_rows(above, below, load_tap(at_taps, 4 * distance), length, at_summed)
+            for nth in range(2 * radius + 1):  # the row itself, and then those above and below it
+                away = (nth + 1) // 2 if nth % 2 == 0 else -((nth + 1) // 2)
+                rows[nth] = at_kept + 4 * length * (mirrored(y + away, height) % num_kept)
+            _sum_pairs(at_rows, at_taps, radius, length, at_summed)
             _pad_row(at_padded, radius, width, apart)
-            _start_row(at_summed, load_tap(at_taps, 0), length, at_made)
-            for distance in range(1, radius + 1):
-                _add_sides(at_summed, distance * apart, load_tap(at_taps, 4 * distance), length, at_made)
-            _put_row(at_made, levels, first + y * length, length)
+            for nth in range(2 * radius + 1):
+                away = (nth + 1) // 2 if nth % 2 == 0 else -((nth + 1) // 2)
+                rows[nth] = at_summed + 4 * away * apart
+            at_levels = np.uintp(levels.ctypes.data + 4 * (first + y * length))
+            _sum_pairs(at_rows, at_taps, radius, length, at_levels)
+
+
+@subroutine
+def _sum_pairs(at_rows, at_taps, num_pairs, length, at_sums):
+    """Write a row of sums over rows at addresses: the first one, and pairs that share a tap."""
+    end = length if length >= SUM_BLOCK else 0
+    for i in range(0, end, SUM_BLOCK):
+        sum_pairs(at_rows, at_taps, num_pairs, min(np.int64(i), length - SUM_BLOCK), at_sums)
+    for i in range(end, length):
+        total = load_tap(at_taps, 0) * load_sum_x(load_address(at_rows, 0), i)
+        for pair in range(num_pairs):
+            left, right = load_address(at_rows, 2 * pair + 1), load_address(at_rows, 2 * pair + 2)
+            total += load_tap(at_taps, 4 * (pair + 1)) * (load_sum_x(left, i) + load_sum_x(right, i))
+        store_sum_y(at_sums, i, total)
 
 
 @subroutine
@@ -78,21 +93,6 @@ def _keep_row(levels, first, length, at_row):
     source = levels.ctypes.data
     for i in range(length):
         store_kept(at_row, i, load_levels(source, first + i))
-
-
-@subroutine
-def _start_column(at_row, tap, length, at_summed):
-    prefer_wide_vectors()
-    for i in range(length):
-        store_sum_x(at_summed, i, tap * load_kept(at_row, i))
-
-
-@subroutine
-def _add_rows(above, below, tap, length, at_summed):
-    prefer_wide_vectors()
-    for i in range(length):
-        both = load_kept(above, i) + load_kept(below, i)
-        store_sum_x(at_summed, i, load_sum_x(at_summed, i) + tap * both)
 
 
 @subroutine
@@ -105,29 +105,6 @@ def _pad_row(at_padded, radius, width, apart):
             store_sum_x(at_padded, i * apart + channel, load_sum_x(at_padded, before + left * apart + channel))
             at_right = before + (width + i) * apart + channel
             store_sum_x(at_padded, at_right, load_sum_x(at_padded, before + right * apart + channel))
-
-
-@subroutine
-def _start_row(at_summed, tap, length, at_made):
-    prefer_wide_vectors()
-    for i in range(length):
-        store_sum_y(at_made, i, tap * load_sum_x(at_summed, i))
-
-
-@subroutine
-def _add_sides(at_summed, distance, tap, length, at_made):
-    prefer_wide_vectors()
-    for i in range(length):
-        both = load_sum_x(at_summed, i - distance) + load_sum_x(at_summed, i + distance)
-        store_sum_y(at_made, i, load_sum_y(at_made, i) + tap * both)
-
-
-@subroutine
-def _put_row(at_made, levels, first, length):
-    prefer_wide_vectors()
-    out = levels.ctypes.data
-    for i in range(length):
-        store_batch(out, first + i, load_sum_y(at_made, i))
 
 
 @subroutine
