@@ -18,7 +18,7 @@ from augpipe.gpu_ops.image.program_rows import are_filters, as_bytes, first_part
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.native.functions import Functions
 from augpipe.planning.output_format import OutputFormat
-from augpipe.planning.record_passes import is_joined, parted_tables
+from augpipe.planning.record_passes import first_tables, is_joined, parted_tables
 from augpipe.sources.protocol import Pixels
 from augpipe.validation.arguments import MAX_INDEXABLE_PIXELS
 
@@ -99,8 +99,8 @@ def check_image(image: npt.NDArray[Any]) -> None:
 
 def find_in_place(rows: Rows, found: npt.NDArray[np.bool_]) -> None:
     """Clear (B,) `found` where images of three bytes a pixel have to be packed for `render`."""
-    first = first_parts(rows)
-    if (first is not rows and is_joined(rows)) or bends(first):
+    first = first_tables(rows)
+    if bends(first):
         found[:] = False
     else:
         find_rgb(first, found)
@@ -130,10 +130,10 @@ def render(
     """
     table = images if isinstance(images, np.ndarray) else pixel_table(images)
     height, width = size
-    first = first_parts(rows)
-    if first is not rows and is_joined(rows):
-        _render_passes(table, rows, out, form, scratch, functions)
+    if is_joined(rows):
+        _render_passes(table, rows, out, form, scratch, functions, rgb_rows)
         return
+    first = first_parts(rows)
     left = [(0, len(rows))]
     if out.dtype == np.uint8 and width >= BLOCK and len(rows) * height * width >= WORTH_TABLES:
         left = _look_up_levels(table, rows, first, out, size, rgb_rows, planar=form.planar)
@@ -220,6 +220,7 @@ def _render_passes(
     form: OutputFormat,
     scratch: Scratch,
     functions: Functions | None,
+    rgb_rows: npt.NDArray[np.int64] | None,
 ) -> None:
     """`render`, image by image, of rows of several passes: each but the last one writes levels into scratch, and the
     next one looks at them, or at what functions make of them."""
@@ -229,10 +230,12 @@ def _render_passes(
     all_levels, all_packed = scratch.between(most_px)  # once: a pass looks at what the one before it has left there
     for nth in range(len(images)):
         own, looked_at = slice(nth, nth + 1), images[nth : nth + 1]
+        of_rgb = None if rgb_rows is None else rgb_rows[own]
         for nth_pass, (table, of_images) in enumerate(before, start=1):
             height, width = of_images[nth].tolist()
             levels, packed = all_levels[: 3 * height * width], all_packed[: height * width]
-            render(looked_at, table[own], levels, (height, width), LEVELS, scratch)
+            render(looked_at, table[own], levels, (height, width), LEVELS, scratch, rgb_rows=of_rgb)
+            of_rgb = None
             pack_levels(levels, packed)
             if functions is not None:
                 call_functions(functions, nth_pass, nth, packed.reshape(height, width, 4))

@@ -6,7 +6,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.image.program_rows import copied
+from augpipe.gpu_ops.image.program_rows import copied, first_parts, parts
+from augpipe.gpu_ops.image.rows import KERNEL_ROW
 
 Rows = npt.NDArray[np.void]
 
@@ -69,6 +70,21 @@ def is_joined(table: Rows) -> bool:
     return names is not None and names[0] == FIRST
 
 
+def first_tables(table: Rows) -> Rows:
+    """(B,) `KERNEL_ROW`s of the pass that looks at the image itself."""
+    return parts(table, KERNEL_ROW, _place_of(table.dtype, FIRST)[1]) if is_joined(table) else first_parts(table)
+
+
 def parted_tables(table: Rows) -> list[tuple[Rows, npt.NDArray[np.int32]]]:
     """(B,) kernel rows of each pass, in memory of their own, and the (B, 2) heights and widths of its outputs."""
-    return [(np.ascontiguousarray(table[name]["row"]), table[name]["size"]) for name in table.dtype.names or ()]
+    names = table.dtype.names or ()
+    return [(parts(table, *_place_of(table.dtype, name)), table[name]["size"]) for name in names]
+
+
+def _place_of(joined: np.dtype[np.void], name: str) -> tuple[np.dtype[np.void], int]:
+    """What kind of row a pass has, and at which byte it begins."""
+    assert joined.fields is not None
+    one, at = joined.fields[name][:2]
+    assert one.fields is not None
+    row, further = one.fields["row"][:2]
+    return row, at + further

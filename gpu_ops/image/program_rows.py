@@ -125,8 +125,12 @@ def copied(rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
     return whole
 
 
+def parts(rows: npt.NDArray[np.void], dtype: np.dtype[np.void], at: int) -> npt.NDArray[np.void]:
+    """(B,) copies of what lies at a byte of each row."""
+    found: npt.NDArray[np.void] = np.ascontiguousarray(as_bytes(rows)[:, at : at + dtype.itemsize]).view(dtype)
+    return found.reshape(-1)
+
+
 def first_parts(rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
     """(B,) `KERNEL_ROW`: the rows themselves where they are nothing more, else copies of what they begin with."""
-    if rows.dtype == KERNEL_ROW:
-        return rows
-    return np.ascontiguousarray(as_bytes(rows)[:, : KERNEL_ROW.itemsize]).view(KERNEL_ROW).reshape(-1)
+    return rows if rows.dtype == KERNEL_ROW else parts(rows, KERNEL_ROW, 0)
