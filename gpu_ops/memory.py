@@ -24,6 +24,7 @@ SCOPES = (
     "index_y",
     "sum_x",
     "sum_y",
+    "inverse",
     "inside_x",
     "inside_y",
     "red",
@@ -35,6 +36,7 @@ SCOPES = (
     "table",
     "scaled",
     "slots",
+    "lines",
     "nodes",
     "node_lines",
 )

@@ -25,11 +25,13 @@ from augpipe.gpu_ops.image.scratch_rows import (
     GREEN,
     INDEX_Y,
     INSIDE_Y,
+    INVERSE,
     ONE,
     PREFETCH_ROWS,
     PREFETCH_STEP,
     RED,
     SOURCE_Y,
+    SUM_X,
     SUM_Y,
     WEIGHTS_X,
     ZERO,
@@ -41,15 +43,20 @@ from augpipe.gpu_ops.image.scratch_rows import (
     load_pixel,
     load_red,
     load_source_y,
+    load_sum_x,
+    load_sum_y,
     load_two_pixels,
     load_weight_x,
+    load_weight_y,
     store_blue,
     store_fetched,
     store_green,
     store_inside_y,
+    store_inverse,
     store_red,
     store_sum_y,
     store_two_fetched,
+    store_weight_y,
 )
 from augpipe.gpu_ops.image.tap_sums import BLOCK as SUM_BLOCK
 from augpipe.gpu_ops.image.tap_sums import sum_taps
@@ -65,6 +72,11 @@ from augpipe.gpu_ops.image.windows import (
 from augpipe.gpu_ops.jit import subroutine
 from augpipe.gpu_ops.memory import load, prefer_wide_vectors, prefetch, store
 
+NOTHING = np.float32(np.nan)
+"""What no sum of weights is equal to."""
+
+load_held, store_held = load("slots", types.int64), store("slots", types.int64)
+load_line, store_line = load("lines", types.int64), store("lines", types.int64)
 load_byte = load("pixels", types.uint8)
 load_column, store_column = load("values", types.float32), store("values")
 
@@ -80,9 +92,7 @@ def is_aligned(row):
 
 
 @subroutine
-def sample_aligned(
-    pixels, row, s, width, are_taps_inside, window, first_x, num, at_packed, held, lines, weights, image, rgb_rows
-):
+def sample_aligned(pixels, row, s, width, are_taps_inside, window, first_x, num, at_packed, at_held, rgb_bytes):
     """The sums of one row of the output, which looks at whole rows of the image: along x first.
 
     Args:
@@ -93,57 +103,59 @@ def sample_aligned(
         window: `find_windows` of these taps; bases are in the scratch row `INDEX_Y`.
         first_x, num: the columns of the image, `num` of them, that the taps along x lie in.
         at_packed: address of scratch for as many pixels.
-        held: (n,) int64, n as many as there are taps along y: which rows of the image are summed in scratch.
-        lines, weights: (n,) intp and float32, overwritten.
-        image, rgb_rows: the image's number, and as in `fused.run_jobs`.
+        at_held: address of (3, n) int64, n as many as there are taps along y: which rows of the image are summed in
+            scratch; the other two are overwritten.
+        rgb_bytes: None, or of the image's `rgb_rows`; see `fused.run_jobs`.
     """
     offset = width * 4
     at_kept = s + (WEIGHTS_X + 3 * num_taps(row.support_x)) * offset
     source_y = load_source_y(s + SOURCE_Y * offset, 0)
+    num_held = num_taps(row.support_y)
+    at_lines, at_weights = at_held + 8 * num_held, at_held + 16 * num_held
     sum_y, inside_y, num_lines = ZERO, ZERO, 0
-    for tap in range(num_taps(row.support_y)):
+    for tap in range(num_held):
         whole, weight, line = _tap_along_y(row, source_y, tap)
         sum_y, inside_y = sum_y + whole, inside_y + weight
         if weight == ZERO:
             continue  # it would add zeros
-        slot = line % len(held)
-        while held[slot] != line and _is_among(at_kept + 3 * slot * offset, lines, num_lines):
-            slot = (slot + 1) % len(held)  # rows beyond a border may lie far from each other
+        slot = line % num_held
+        while load_held(at_held, slot) != line and _is_among(at_kept + 3 * slot * offset, at_lines, num_lines):
+            slot = (slot + 1) % num_held  # rows beyond a border may lie far from each other
         at_line = at_kept + 3 * slot * offset
-        if held[slot] != line:
-            held[slot] = line
+        if load_held(at_held, slot) != line:
+            store_held(at_held, slot, line)
             columns = first_x, num, at_packed
-            _sum_along_x(pixels, row, line, s, width, are_taps_inside, window, *columns, at_line, image, rgb_rows)
-        lines[num_lines], weights[num_lines] = at_line, weight
+            _sum_along_x(pixels, row, line, s, width, are_taps_inside, window, *columns, at_line, rgb_bytes)
+        store_line(at_lines, num_lines, at_line)
+        store_weight_y(at_weights, num_lines, weight)
         num_lines += 1
-    _sum_lines(lines, weights, num_lines, 3 * width, np.uintp(s + RED * offset))
+    _sum_lines(at_lines, at_weights, num_lines, 3 * width, np.uintp(s + RED * offset))
     _store_sums_of_weights(row, s, width, sum_y, inside_y)
 
 
 @subroutine
-def _is_among(at_line, lines, num_lines):
+def _is_among(at_line, at_lines, num_lines):
     is_found = False
     for nth in range(num_lines):
-        is_found |= lines[nth] == at_line
+        is_found |= load_line(at_lines, nth) == at_line
     return is_found
 
 
 @subroutine
-def _sum_lines(lines, weights, num_lines, length, at_sums):
+def _sum_lines(at_lines, at_weights, num_lines, length, at_sums):
     """Add up rows that lie at addresses, each times its weight; red, green and blue follow each other in them."""
-    at_lines, at_weights = np.uintp(lines.ctypes.data), np.uintp(weights.ctypes.data)
     end = length if length >= SUM_BLOCK else 0
     for i in range(0, end, SUM_BLOCK):
         sum_taps(at_lines, at_weights, num_lines, min(np.int64(i), length - SUM_BLOCK), at_sums)
     for i in range(end, length):
         total = ZERO
         for nth in range(num_lines):
-            total += weights[nth] * load_red(np.uintp(lines[nth]), i)
+            total += load_weight_y(at_weights, nth) * load_red(np.uintp(load_line(at_lines, nth)), i)
         store_red(at_sums, i, total)
 
 
 @subroutine
-def sample_shrunk(pixels, row, s, width, first_x, num, image, rgb_rows):
+def sample_shrunk(pixels, row, s, width, first_x, num, rgb_bytes):
     """`sample_aligned` of an output that is much smaller than what it shows: along y first.
 
     Args:
@@ -157,8 +169,8 @@ def sample_shrunk(pixels, row, s, width, first_x, num, image, rgb_rows):
     source_y = load_source_y(s + SOURCE_Y * offset, 0)
     sum_y, inside_y = ZERO, ZERO
     pixel_bytes = np.int64(4)
-    if rgb_rows is not None:
-        pixel_bytes = np.int64(RGB_BYTES if rgb_rows[image] else 4)
+    if rgb_bytes is not None:
+        pixel_bytes = np.int64(RGB_BYTES if rgb_bytes else 4)
     for i in range(pixel_bytes * num):
         store_column(at_columns, i, ZERO)
     for tap in range(num_taps(row.support_y)):
@@ -166,7 +178,7 @@ def sample_shrunk(pixels, row, s, width, first_x, num, image, rgb_rows):
         sum_y, inside_y = sum_y + whole, inside_y + weight
         if weight == ZERO:
             continue  # it would add zeros
-        at_line = np.uintp(_address_of(pixels, row, line, image, rgb_rows) + pixel_bytes * first_x)
+        at_line = np.uintp(_address_of(pixels, row, line, rgb_bytes) + pixel_bytes * first_x)
         for i in range(pixel_bytes * num):  # the spare bytes too
             level = np.float32(np.int32(load_byte(at_line, i)))
             store_column(at_columns, i, load_column(at_columns, i) + weight * level)
@@ -200,29 +212,38 @@ def _tap_along_y(row, source_y, tap):
 
 
 @subroutine
-def _address_of(pixels, row, line, image, rgb_rows):
+def _address_of(pixels, row, line, rgb_bytes):
     """The address of the image's row `line`, of its column 0."""
-    if rgb_rows is not None:
-        if rgb_rows[image]:
-            ahead = rgb_rows[image] * (line + row.origin_y - pixels[3])
+    if rgb_bytes is not None:
+        if rgb_bytes:
+            ahead = rgb_bytes * (line + row.origin_y - pixels[3])
             return pixels[0] + ahead + RGB_BYTES * (row.origin_x - pixels[2])
     return pixels[0] + 4 * ((line + row.origin_y - pixels[3]) * pixels[1] + row.origin_x - pixels[2])
 
 
 @subroutine
+def forget_sums_of_weights(s, width):
+    """Called where another image's rows begin."""
+    store_sum_y(s + SUM_Y * width * 4, 0, NOTHING)
+
+
+@subroutine
 def _store_sums_of_weights(row, s, width, sum_y, inside_y):
+    """Of a row, unless they are those of the row before it."""
+    prefer_wide_vectors()
     offset = width * 4
-    for i in range(width):
-        store_sum_y(s + SUM_Y * offset, i, sum_y)
+    at_sum_x, at_sum_y, at_inverse = s + SUM_X * offset, s + SUM_Y * offset, s + INVERSE * offset
+    if load_sum_y(at_sum_y, 0) != sum_y:
+        for i in range(width):
+            store_sum_y(at_sum_y, i, sum_y)
+            store_inverse(at_inverse, i, ONE / (load_sum_x(at_sum_x, i) * sum_y))
     if row.is_constant:
         for i in range(width):
             store_inside_y(s + INSIDE_Y * offset, i, inside_y)
 
 
 @subroutine
-def _sum_along_x(
-    pixels, row, line, s, width, are_taps_inside, window, first_x, num, at_packed, at_line, image, rgb_rows
-):
+def _sum_along_x(pixels, row, line, s, width, are_taps_inside, window, first_x, num, at_packed, at_line, rgb_bytes):
     """The sums over the taps along x of the image's row `line`: red, green and blue from the address `at_line` on."""
     prefer_wide_vectors()
     offset = width * 4
@@ -231,11 +252,11 @@ def _sum_along_x(
     at_weight_x, at_index_x = s + WEIGHTS_X * offset, s + (WEIGHTS_X + taps) * offset
     at_fetched = s + (WEIGHTS_X + 2 * taps) * offset
     at_green, at_blue = at_line + offset, at_line + 2 * offset
-    address = np.uintp(_address_of(pixels, row, line, image, rgb_rows))
+    address = np.uintp(_address_of(pixels, row, line, rgb_bytes))
     row_bytes, pixel_bytes, is_rgb = 4 * pixels[1], np.int64(4), False
-    if rgb_rows is not None:
-        is_rgb = rgb_rows[image] != 0
-        row_bytes, pixel_bytes = (rgb_rows[image], np.int64(RGB_BYTES)) if is_rgb else (row_bytes, pixel_bytes)
+    if rgb_bytes is not None:
+        is_rgb = rgb_bytes != 0
+        row_bytes, pixel_bytes = (rgb_bytes, np.int64(RGB_BYTES)) if is_rgb else (row_bytes, pixel_bytes)
 
     # what rows further down will read: the CPU does not foresee where the next row starts
     ahead = np.int64(np.rint(PREFETCH_ROWS * row.after_yy)) * row_bytes
@@ -248,7 +269,7 @@ def _sum_along_x(
             first, base = min(block * BLOCK, width - BLOCK), load_index_y(at_base, block)
             at, ahead = np.uintp(address + pixel_bytes * np.int64(base)), 4 * first
             at_indices, at_weights, at_sums = at_index_x + ahead, at_weight_x + ahead, at_line + ahead
-            if rgb_rows is not None:
+            if rgb_bytes is not None:
                 if is_rgb and window == WINDOW:
                     sum_window_of_rgb(at, base, at_indices, at_weights, offset, taps, at_sums)
                     continue
@@ -260,7 +281,7 @@ def _sum_along_x(
             else:
                 sum_wide_window(at, base, at_indices, at_weights, offset, taps, at_sums)
         return
-    if rgb_rows is not None:
+    if rgb_bytes is not None:
         if is_rgb:
             pack_row(np.uintp(address + RGB_BYTES * first_x), np.int64(RGB_BYTES), num, np.uintp(at_packed))
             address = np.uintp(at_packed - 4 * first_x)

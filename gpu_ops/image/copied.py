@@ -29,7 +29,6 @@ from augpipe.gpu_ops.image.scratch_rows import (
     load_index_y,
     load_pixel,
     load_weight_y,
-    normalised,
     store_batch,
     store_index_y,
     store_weight_y,
@@ -88,22 +87,19 @@ def levels_of(pixel, kept, fill_r, fill_g, fill_b):
 
 
 @subroutine
-def copy_rows(pixels, row, batch, image, height, width, planar, first, last, s, at_packed, rgb_rows):
+def copy_rows(pixels, row, batch, image, height, width, planar, first, last, s, at_packed, rgb_bytes):
     """Write rows `first`..`last` - 1 of an output that `is_copied`.
 
     Where places are whole, columns of the output run along one axis of the image, and rows along the other.
 
     Args:
-        pixels, row, batch, height, width, planar, rgb_rows: of this image, as in `fused.run_jobs`.
+        pixels, row, batch, height, width, planar, rgb_bytes: of this image, as in `fused.run_jobs`.
         image: its number.
         first, last: rows.
         s: address of scratch.
         at_packed: address of scratch for the columns of the image that are seen.
     """
     prefer_wide_vectors()
-    rgb_bytes = np.int64(0)
-    if rgb_rows is not None:
-        rgb_bytes = rgb_rows[image]
     address, plane = np.uintp(pixels[0]), np.int64(height) * width
     stride, shift = strides(pixels, row, rgb_bytes)
     at_index, at_kept = s + INDEX_Y * width * 4, s + WEIGHT_Y * width * 4
@@ -125,25 +121,27 @@ def copy_rows(pixels, row, batch, image, height, width, planar, first, last, s, 
         else:
             place(stride, row, not is_turned, row_step, row_y, row_y + 1, height, at_row, at_row_kept)
             of_row, kept_row = np.int32(load_index_y(at_row, 0) + shift), load_weight_y(at_row_kept, 0)
-        if rgb_rows is not None:
+        if rgb_bytes is not None:
             if rgb_bytes:
-                pack_line(pixels, row, rgb_bytes, load_index_y(at_row, 0), row_step, first_x, num, at_packed)
+                pack_line(
+                    pixels, row, rgb_bytes, load_index_y(at_row, 0), row_step, first_x, num, step < ZERO, at_packed
+                )
                 address, of_row = np.uintp(at_packed), np.int32(-first_x)
         start = image * plane * 3 + row_y * width * (1 if planar else 3)
         if planar:
             for i in range(width):
                 pixel = load_pixel(address, np.int32(of_row + load_index_y(at_index, i)))
                 red, green, blue = levels_of(pixel, load_weight_y(at_kept, i) * kept_row, fill_r, fill_g, fill_b)
-                store_batch(out, start + i, finish(batch, normalised(red, scale_r, bias_r)))
-                store_batch(out, start + plane + i, finish(batch, normalised(green, scale_g, bias_g)))
-                store_batch(out, start + 2 * plane + i, finish(batch, normalised(blue, scale_b, bias_b)))
+                store_batch(out, start + i, finish(batch, red, scale_r, bias_r))
+                store_batch(out, start + plane + i, finish(batch, green, scale_g, bias_g))
+                store_batch(out, start + 2 * plane + i, finish(batch, blue, scale_b, bias_b))
         else:
             for i in range(width):
                 pixel = load_pixel(address, np.int32(of_row + load_index_y(at_index, i)))
                 red, green, blue = levels_of(pixel, load_weight_y(at_kept, i) * kept_row, fill_r, fill_g, fill_b)
-                store_batch(out, start + 3 * i, finish(batch, normalised(red, scale_r, bias_r)))
-                store_batch(out, start + 3 * i + 1, finish(batch, normalised(green, scale_g, bias_g)))
-                store_batch(out, start + 3 * i + 2, finish(batch, normalised(blue, scale_b, bias_b)))
+                store_batch(out, start + 3 * i, finish(batch, red, scale_r, bias_r))
+                store_batch(out, start + 3 * i + 1, finish(batch, green, scale_g, bias_g))
+                store_batch(out, start + 3 * i + 2, finish(batch, blue, scale_b, bias_b))
 
 
 @subroutine
@@ -153,20 +151,29 @@ def strides(pixels, row, rgb_bytes):
     Images of three bytes, whose rows are `rgb_bytes` apart, have indices of columns and of rows, both from the part's
     origin on; `pack_line` needs them.
     """
-    if rgb_bytes:
-        return np.int32(1), np.int32(0)
+    if rgb_bytes is not None:
+        if rgb_bytes:
+            return np.int32(1), np.int32(0)
     shift = (row.origin_y - pixels[3]) * pixels[1] + (row.origin_x - pixels[2])
     return np.int32(pixels[1]), np.int32(shift)
 
 
 @subroutine
-def pack_line(pixels, row, rgb_bytes, line, row_step, first_x, num, at_packed):
+def pack_line(pixels, row, rgb_bytes, line, row_step, first_x, num, turns, at_packed):
     """Pack `num` columns of a line of an image of three bytes a pixel, both counted from the part's origin, and ask for
-    lines ahead, of which each follows the one before it by `row_step`."""
+    lines ahead, of which each follows the one before it by `row_step`, and is read from its end if it `turns`."""
+    pack_row(
+        find_line(pixels, row, rgb_bytes, line, row_step, first_x, num, turns), RGB_BYTES, num, np.uintp(at_packed)
+    )
+
+
+@subroutine
+def find_line(pixels, row, rgb_bytes, line, row_step, first_x, num, turns):
+    """The address of `pack_line`'s line; it asks for lines ahead, too."""
     at_line = pixels[0] + rgb_bytes * (line + row.origin_y - pixels[3])
     at_first = np.uintp(at_line + RGB_BYTES * (first_x + row.origin_x - pixels[2]))
-    prefetch_row(at_first, np.int64(row_step) * rgb_bytes, RGB_BYTES * num)
-    pack_row(at_first, RGB_BYTES, num, np.uintp(at_packed))
+    prefetch_row(at_first, np.int64(row_step) * rgb_bytes, RGB_BYTES * num, turns or row_step < ZERO)
+    return at_first
 
 
 @subroutine

@@ -8,8 +8,16 @@ import numpy.typing as npt
 from numba import types
 
 from augpipe.gpu_ops.compiled.declared import declare
-from augpipe.gpu_ops.image.copied import are_places_whole, is_copied, keeps_colours, pack_line, place, strides
-from augpipe.gpu_ops.image.level_tables import NUM_LEVELS, look_up_row
+from augpipe.gpu_ops.image.copied import (
+    are_places_whole,
+    find_line,
+    is_copied,
+    keeps_colours,
+    pack_line,
+    place,
+    strides,
+)
+from augpipe.gpu_ops.image.level_tables import BLOCK, NUM_LEVELS, load_level, look_up_rgb_row, look_up_row
 from augpipe.gpu_ops.image.program_rows import (
     AT_STEPS,
     MATRIX,
@@ -133,12 +141,22 @@ def _copy_image(pixels, row, at_table, out, height, width, planar, s, rgb_bytes)
     for i in range(width):
         follows = load_index_y(at_index, i) == np.int32(load_index_y(at_index, 0) + direction * np.int32(i))
         is_run &= follows & (load_weight_y(at_kept, i) == ONE)
+    is_changed = _is_changed(at_table)
     fill = np.uint32(to_uint8(row.fill[0])) | np.uint32(to_uint8(row.fill[1])) << np.uint32(8)
     fill = np.uint32(fill | np.uint32(to_uint8(row.fill[2])) << np.uint32(16))
     for y in range(height):
         of_row, kept_row = np.int32(load_index_y(at_rows, y) + shift), load_weight_y(at_rows_kept, y)
+        first = y * width * (1 if planar else 3)
+        if rgb_bytes and is_run and kept_row == ONE and width >= BLOCK and has_avx512():
+            line = load_index_y(at_rows, y)
+            at_line = find_line(pixels, row, rgb_bytes, line, row_step, first_x, num, direction < 0)
+            at_out = np.uintp(out + first)
+            look_up_rgb_row(at_line, at_table, is_changed, direction < 0, at_out, plane, width, planar)
+            continue
         if rgb_bytes:
-            pack_line(pixels, row, rgb_bytes, load_index_y(at_rows, y), row_step, first_x, num, at_packed)
+            pack_line(
+                pixels, row, rgb_bytes, load_index_y(at_rows, y), row_step, first_x, num, direction < 0, at_packed
+            )
             address, of_row = np.uintp(at_packed), np.int32(-first_x)
         at_first = np.uintp(address + 4 * (np.int64(of_row) + load_index_y(at_index, 0)))
         at_pixels = at_words
@@ -151,8 +169,17 @@ def _copy_image(pixels, row, at_table, out, height, width, planar, s, rgb_bytes)
             for i in range(width):
                 pixel = load_pixel(address, np.int32(of_row + load_index_y(at_index, i)))
                 store_word(at_words, i, pixel if load_weight_y(at_kept, i) * kept_row == ONE else fill)
-        first = y * width * (1 if planar else 3)
         look_up_row(at_pixels, at_table, NUM_LEVELS, np.uintp(out + first), plane, width, planar)
+
+
+@subroutine
+def _is_changed(at_table):
+    """Whether tables make other levels of any."""
+    is_changed = False
+    for channel in range(3):
+        for level in range(NUM_LEVELS):
+            is_changed |= load_level(at_table, np.int32(channel * NUM_LEVELS + level)) != level
+    return is_changed
 
 
 def _finding() -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ from augpipe.gpu_ops.image.scratch_rows import (
     GREEN,
     INSIDE_X,
     INSIDE_Y,
+    INVERSE,
     ONE,
     RED,
     SUM_X,
@@ -16,25 +17,26 @@ from augpipe.gpu_ops.image.scratch_rows import (
     ZERO,
     centred,
     finish,
+    finish_kept,
     load_blue,
     load_green,
     load_inside_x,
     load_inside_y,
+    load_inverse,
     load_red,
     load_sum_x,
     load_sum_y,
-    normalised,
     store_batch,
     store_blue,
     store_green,
     store_red,
 )
-from augpipe.gpu_ops.image.tone import cast, kept_within, vignette_gain
+from augpipe.gpu_ops.image.tone import cast, vignette_gain
 from augpipe.gpu_ops.jit import subroutine
 from augpipe.gpu_ops.memory import prefer_wide_vectors, prefetch_for_writing
 
-FLOATS_PER_LINE = 16
-"""In a cache line of 64 bytes, as CPUs have them."""
+LINE_BYTES = 64
+"""Of a cache line, as CPUs have them."""
 
 
 @subroutine
@@ -43,16 +45,17 @@ def finish_row(row, s, width, y, batch, start, plane, planar):
     prefer_wide_vectors()
     offset = width * 4
     at_sum_x, at_sum_y = s + SUM_X * offset, s + SUM_Y * offset
+    at_inverse = s + INVERSE * offset
     at_inside_x, at_inside_y = s + INSIDE_X * offset, s + INSIDE_Y * offset
     at_red, at_green, at_blue = s + RED * offset, s + GREEN * offset, s + BLUE * offset
     out = batch.ctypes.data
 
     # the next row is about to be written
     next_row = np.int64(out) + batch.itemsize * (start + width * (1 if planar else 3))
-    for i in range(0, width, FLOATS_PER_LINE):
+    step = batch.itemsize * (plane if planar else width)
+    for ahead in range(0, batch.itemsize * width, LINE_BYTES):
         for channel_or_third in range(3):
-            step = plane if planar else width
-            prefetch_for_writing(np.uintp(next_row + batch.itemsize * (i + channel_or_third * step)))
+            prefetch_for_writing(np.uintp(next_row + ahead + channel_or_third * step))
 
     fill_r, fill_g, fill_b = row.fill[0], row.fill[1], row.fill[2]
     if row.is_constant >= SHARP:
@@ -85,47 +88,41 @@ def finish_row(row, s, width, y, batch, start, plane, planar):
     is_plain = strength == ZERO and cast_r == ZERO and cast_g == ZERO and cast_b == ZERO
     if planar and is_plain:  # as below, to the bit
         for i in range(width):
-            inverse_weight = ONE / (load_sum_x(at_sum_x, i) * load_sum_y(at_sum_y, i))
-            red, green = (
-                kept_within(load_red(at_red, i) * inverse_weight),
-                kept_within(load_green(at_green, i) * inverse_weight),
-            )
-            blue = kept_within(load_blue(at_blue, i) * inverse_weight)
-            store_batch(out, start + i, finish(batch, normalised(red, scale_r, bias_r)))
-            store_batch(out, start + plane + i, finish(batch, normalised(green, scale_g, bias_g)))
-            store_batch(out, start + 2 * plane + i, finish(batch, normalised(blue, scale_b, bias_b)))
+            inverse_weight = load_inverse(at_inverse, i)
+            red, green = load_red(at_red, i) * inverse_weight, load_green(at_green, i) * inverse_weight
+            blue = load_blue(at_blue, i) * inverse_weight
+            store_batch(out, start + i, finish_kept(batch, red, scale_r, bias_r))
+            store_batch(out, start + plane + i, finish_kept(batch, green, scale_g, bias_g))
+            store_batch(out, start + 2 * plane + i, finish_kept(batch, blue, scale_b, bias_b))
     elif is_plain:
         for i in range(width):
-            inverse_weight = ONE / (load_sum_x(at_sum_x, i) * load_sum_y(at_sum_y, i))
-            red, green = (
-                kept_within(load_red(at_red, i) * inverse_weight),
-                kept_within(load_green(at_green, i) * inverse_weight),
-            )
-            blue = kept_within(load_blue(at_blue, i) * inverse_weight)
-            store_batch(out, start + 3 * i, finish(batch, normalised(red, scale_r, bias_r)))
-            store_batch(out, start + 3 * i + 1, finish(batch, normalised(green, scale_g, bias_g)))
-            store_batch(out, start + 3 * i + 2, finish(batch, normalised(blue, scale_b, bias_b)))
+            inverse_weight = load_inverse(at_inverse, i)
+            red, green = load_red(at_red, i) * inverse_weight, load_green(at_green, i) * inverse_weight
+            blue = load_blue(at_blue, i) * inverse_weight
+            store_batch(out, start + 3 * i, finish_kept(batch, red, scale_r, bias_r))
+            store_batch(out, start + 3 * i + 1, finish_kept(batch, green, scale_g, bias_g))
+            store_batch(out, start + 3 * i + 2, finish_kept(batch, blue, scale_b, bias_b))
     elif planar:
         for i in range(width):
             x = centred(np.int32(i), width)
             lost = vignette_gain((x * x + y * y) * inverse_corner_r2, inner_r2, inverse_span, strength) - ONE
-            inverse_weight = ONE / (load_sum_x(at_sum_x, i) * load_sum_y(at_sum_y, i))
+            inverse_weight = load_inverse(at_inverse, i)
             before, after = ONE + lost * casts_last, ONE + lost * (ONE - casts_last)
             red = cast(load_red(at_red, i) * inverse_weight, before, cast_r, after)
             green = cast(load_green(at_green, i) * inverse_weight, before, cast_g, after)
             blue = cast(load_blue(at_blue, i) * inverse_weight, before, cast_b, after)
-            store_batch(out, start + i, finish(batch, normalised(red, scale_r, bias_r)))
-            store_batch(out, start + plane + i, finish(batch, normalised(green, scale_g, bias_g)))
-            store_batch(out, start + 2 * plane + i, finish(batch, normalised(blue, scale_b, bias_b)))
+            store_batch(out, start + i, finish(batch, red, scale_r, bias_r))
+            store_batch(out, start + plane + i, finish(batch, green, scale_g, bias_g))
+            store_batch(out, start + 2 * plane + i, finish(batch, blue, scale_b, bias_b))
     else:
         for i in range(width):
             x = centred(np.int32(i), width)
             lost = vignette_gain((x * x + y * y) * inverse_corner_r2, inner_r2, inverse_span, strength) - ONE
-            inverse_weight = ONE / (load_sum_x(at_sum_x, i) * load_sum_y(at_sum_y, i))
+            inverse_weight = load_inverse(at_inverse, i)
             before, after = ONE + lost * casts_last, ONE + lost * (ONE - casts_last)
             red = cast(load_red(at_red, i) * inverse_weight, before, cast_r, after)
             green = cast(load_green(at_green, i) * inverse_weight, before, cast_g, after)
             blue = cast(load_blue(at_blue, i) * inverse_weight, before, cast_b, after)
-            store_batch(out, start + 3 * i, finish(batch, normalised(red, scale_r, bias_r)))
-            store_batch(out, start + 3 * i + 1, finish(batch, normalised(green, scale_g, bias_g)))
-            store_batch(out, start + 3 * i + 2, finish(batch, normalised(blue, scale_b, bias_b)))
+            store_batch(out, start + 3 * i, finish(batch, red, scale_r, bias_r))
+            store_batch(out, start + 3 * i + 1, finish(batch, green, scale_g, bias_g))
+            store_batch(out, start + 3 * i + 2, finish(batch, blue, scale_b, bias_b))

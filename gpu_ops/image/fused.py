@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
+from numba.extending import overload
 
 from augpipe.gpu_ops.compiled.declared import declare
-from augpipe.gpu_ops.image.aligned import is_aligned, sample_aligned, sample_shrunk
+from augpipe.gpu_ops.image.aligned import forget_sums_of_weights, is_aligned, sample_aligned, sample_shrunk
 from augpipe.gpu_ops.image.copied import copy_rows, is_copied
 from augpipe.gpu_ops.image.field import BEYOND, NODE_ROWS, TAPS, bend_row
 from augpipe.gpu_ops.image.finished_rows import finish_row
@@ -41,6 +43,7 @@ from augpipe.gpu_ops.image.scratch_rows import (
     INDEX_Y,
     INSIDE_X,
     INSIDE_Y,
+    INVERSE,
     ONE,
     PREFETCH_ROWS,
     PREFETCH_STEP,
@@ -80,6 +83,7 @@ from augpipe.gpu_ops.image.scratch_rows import (
     store_index_y,
     store_inside_x,
     store_inside_y,
+    store_inverse,
     store_red,
     store_source_x,
     store_source_y,
@@ -133,18 +137,19 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
             num_packed = max(num_packed, np.int64(row.high_x - row.low_x + 1))
     num_nodes = NODE_ROWS * (width + BEYOND)
     scratch = np.empty(num_scratch + num_nodes + num_packed, np.float32)
-    nodes_held, lines_held = np.empty(TAPS, np.int64), np.empty(most_taps_y, np.int64)
-    lines, weights = np.empty(most_taps_y, np.intp), np.empty(most_taps_y, np.float32)
+    nodes_held, lines_held = np.empty(TAPS, np.int64), np.empty((3, most_taps_y), np.int64)
     image_held, are_taps_inside, window, first_x, num_columns = NO_ROW, False, np.int64(0), np.int64(0), np.int64(0)
     for job in range(first_job, last_job):
-        s = scratch.ctypes.data  # in the loop, as numba frees an array after its last use
+        s, at_held = scratch.ctypes.data, lines_held.ctypes.data  # here, as numba frees an array after its last use
         at_nodes = s + 4 * num_scratch
         at_packed = at_nodes + 4 * num_nodes
         image, block = job // blocks, job % blocks
-        pixels, row = pixel_table[image], rows[image]
+        row = rows[image]
+        pixels = pixel_table[image, 0], pixel_table[image, 1], pixel_table[image, 2], pixel_table[image, 3]
+        rgb_bytes = _item(rgb_rows, image)
         first, last = block * ROWS_PER_JOB, min((block + 1) * ROWS_PER_JOB, height)
         if bends is None and is_copied(row, height, width):
-            copy_rows(pixels, row, batch, image, height, width, planar, first, last, s, at_packed, rgb_rows)
+            copy_rows(pixels, row, batch, image, height, width, planar, first, last, s, at_packed, rgb_bytes)
             continue
         # rows of an axis-aligned output share what belongs to x, and all pixels of one of them what belongs to y
         is_axis_aligned = is_aligned(row)
@@ -152,8 +157,8 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
         for n in range(TAPS):
             nodes_held[n] = NO_ROW
         if image != image_held:
-            for n in range(most_taps_y):
-                lines_held[n] = NO_ROW
+            lines_held[0, :] = NO_ROW
+            forget_sums_of_weights(s, width)
         for row_y in range(first, last):
             y = centred(row_y, height)
             shares_x = is_axis_aligned and image == image_held
@@ -172,11 +177,10 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
                 window = find_windows(at_index_x, s + 4 * width * INDEX_Y, width, taps)
                 first_x, num_columns = span(at_index_x, width * taps)
             if is_shrunk:
-                sample_shrunk(pixels, row, s, width, first_x, num_columns, image, rgb_rows)
+                sample_shrunk(pixels, row, s, width, first_x, num_columns, rgb_bytes)
             elif is_axis_aligned:
-                held = lines_held[: num_taps(row.support_y)]
-                columns, sums = (first_x, num_columns, at_packed), (held, lines, weights)
-                sample_aligned(pixels, row, s, width, are_taps_inside, window, *columns, *sums, image, rgb_rows)
+                columns, scratch_rows = (first_x, num_columns), (at_packed, at_held)
+                sample_aligned(pixels, row, s, width, are_taps_inside, window, *columns, *scratch_rows, rgb_bytes)
             else:
                 _sample(pixels, row, s, width, are_taps_inside)
             start = image * height * width * 3 + row_y * width * (1 if planar else 3)
@@ -205,6 +209,18 @@ declare(
     float32_rgb=lambda: _rendering(np.float32, None, np.zeros(1, np.int64)),
     uint8_rgb=lambda: _rendering(np.uint8, None, np.zeros(1, np.int64)),
 )
+
+
+def _item(numbers, nth):
+    """Of an array; None of None."""
+    return None if numbers is None else numbers[nth]
+
+
+@overload(_item)
+def _compiled_item(numbers, nth):
+    if isinstance(numbers, types.NoneType):
+        return lambda numbers, nth: None
+    return lambda numbers, nth: numbers[nth]
 
 
 @subroutine
@@ -430,6 +446,9 @@ def _sample(pixels, row, s, width, are_taps_inside):
                 store_red(at_red, i, load_red(at_red, i) + channel(pixel, 0) * weight)
                 store_green(at_green, i, load_green(at_green, i) + channel(pixel, 8) * weight)
                 store_blue(at_blue, i, load_blue(at_blue, i) + channel(pixel, 16) * weight)
+    at_sum_x, at_inverse = s + SUM_X * offset, s + INVERSE * offset
+    for i in range(width):
+        store_inverse(at_inverse, i, ONE / (load_sum_x(at_sum_x, i) * load_sum_y(at_sum_y, i)))
 
 
 def bends(rows: npt.NDArray[np.void]) -> bool | None:

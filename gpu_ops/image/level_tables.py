@@ -85,6 +85,20 @@ def look_up_row(at_pixels, at_table, table_step, out, plane, width, planar):
             store_batch(out, pixel_step * i + 2 * channel_step, _looked_up(at_table, table_step, pixel, 2))
 
 
+@subroutine
+def look_up_rgb_row(at_pixels, at_table, is_changed, turns, out, plane, width, planar):
+    """`look_up_row` of RGB pixels, at least `BLOCK`, on CPUs with AVX-512: from the last one on where it `turns`.
+
+    Where nothing `is_changed`, the tables are not looked at.
+    """
+    prefer_wide_vectors()
+    for i in range(0, width, BLOCK):
+        first = min(np.int64(i), np.int64(width - BLOCK))  # the last block may write again what is there
+        source = width - BLOCK - first if turns else first
+        at_first = np.uintp(out + first * (1 if planar else 3))
+        _look_up_rgb_block(np.uintp(at_pixels + 3 * source), at_table, at_first, plane, planar, is_changed, turns)
+
+
 @leaf
 def _looked_up(at_table, table_step, pixel, channel):
     level = np.int32((pixel >> np.uint32(8 * channel)) & BYTE)
@@ -164,6 +178,21 @@ def _look_up_bytes(typingctx: Any, at: Any, at_table: Any, table_step: Any) -> A
     return types.void(types.uintp, types.uintp, types.intp), codegen
 
 
+def _write_block(builder: Any, found: list[Any], out: Any, plane: Any, planar: Any) -> None:
+    """Store (`BLOCK`,) levels of each channel at an address, `plane` apart where the image is planar."""
+    with builder.if_else(planar) as (if_planar, otherwise):
+        with if_planar:
+            for channel in range(3):
+                at = builder.add(out, builder.mul(plane, plane.type(channel)))
+                builder.store(found[channel], builder.inttoptr(at, found[channel].type.as_pointer()), align=1)
+        with otherwise:
+            two = builder.shuffle_vector(found[0], found[1], _taken(*range(2 * BLOCK)))
+            one = builder.shuffle_vector(found[2], found[2], _taken(*range(2 * BLOCK)))
+            places = [BLOCK * (n % 3) + n // 3 for n in range(3 * BLOCK)]
+            mixed = builder.shuffle_vector(two, one, _taken(*places))
+            builder.store(mixed, builder.inttoptr(out, mixed.type.as_pointer()), align=1)
+
+
 @intrinsic
 def _look_up_block(
     typingctx: Any, at_pixels: Any, at_table: Any, table_step: Any, out: Any, plane: Any, planar: Any
@@ -179,17 +208,43 @@ def _look_up_block(
             look_up(builder.trunc(builder.lshr(pixels, word([8 * channel] * BLOCK)), byte))
             for channel, look_up in enumerate(_tables(context, builder, args[1], args[2]))
         ]
-        with builder.if_else(args[5]) as (if_planar, otherwise):
-            with if_planar:
-                for channel in range(3):
-                    at = builder.add(args[3], builder.mul(args[4], args[4].type(channel)))
-                    builder.store(found[channel], builder.inttoptr(at, byte.as_pointer()), align=1)
-            with otherwise:
-                two = builder.shuffle_vector(found[0], found[1], _taken(*range(2 * BLOCK)))
-                one = builder.shuffle_vector(found[2], found[2], _taken(*range(2 * BLOCK)))
-                places = [BLOCK * (n % 3) + n // 3 for n in range(3 * BLOCK)]
-                mixed = builder.shuffle_vector(two, one, _taken(*places))
-                builder.store(mixed, builder.inttoptr(args[3], mixed.type.as_pointer()), align=1)
+        _write_block(builder, found, *args[3:])
         return context.get_dummy_value()
 
     return types.void(types.uintp, types.uintp, types.intp, types.uintp, types.intp, types.boolean), codegen
+
+
+@intrinsic
+def _look_up_rgb_block(
+    typingctx: Any, at_pixels: Any, at_table: Any, out: Any, plane: Any, planar: Any, is_changed: Any, turns: Any
+) -> Any:
+    """`look_up_rgb_row` of `BLOCK` pixels, in registers."""
+    byte = _vector(8, BLOCK)
+
+    def channel_of(builder: Any, parts: list[Any], channel: int) -> Any:
+        """Every third byte of three registers."""
+        at = [3 * n + channel for n in range(BLOCK)]
+        of_two = builder.shuffle_vector(parts[0], parts[1], _taken(*(place % (2 * BLOCK) for place in at)))
+        last = [n if place < 2 * BLOCK else place - BLOCK for n, place in enumerate(at)]
+        return builder.shuffle_vector(of_two, parts[2], _taken(*last))
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if not cpu_has_avx512(context):
+            return context.get_dummy_value()
+        at_pixels, at_table, out, plane, planar, is_changed, turns = args
+        blocks = builder.inttoptr(at_pixels, byte.as_pointer())
+        parts = [builder.load(builder.gep(blocks, [ir.IntType(32)(n)]), align=1) for n in range(3)]
+        found = [cgutils.alloca_once_value(builder, channel_of(builder, parts, channel)) for channel in range(3)]
+        with builder.if_then(is_changed):
+            tables = _tables(context, builder, at_table, at_table.type(NUM_LEVELS))
+            for levels, look_up in zip(found, tables, strict=True):
+                builder.store(look_up(builder.load(levels)), levels)
+        with builder.if_then(turns):
+            for levels in found:
+                there = builder.load(levels)
+                builder.store(builder.shuffle_vector(there, there, _taken(*reversed(range(BLOCK)))), levels)
+        _write_block(builder, [builder.load(levels) for levels in found], out, plane, planar)
+        return context.get_dummy_value()
+
+    given = types.uintp, types.uintp, types.uintp, types.intp, types.boolean, types.boolean, types.boolean
+    return types.void(*given), codegen

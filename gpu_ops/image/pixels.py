@@ -64,9 +64,10 @@ def pack_row(source, pixel_bytes, width, target):
 
 
 @subroutine
-def prefetch_row(at, row_bytes, num_bytes):
-    """Ask for memory some rows ahead of a row's `num_bytes`, unless most bytes are read: the CPU foresees these."""
-    if 4 * num_bytes < 3 * abs(row_bytes):
+def prefetch_row(at, row_bytes, num_bytes, turns):
+    """Ask for memory some rows ahead of a row's `num_bytes`, unless most bytes are read, and none of it `turns` round:
+    the CPU foresees these."""
+    if turns or 4 * num_bytes < 3 * abs(row_bytes):
         for ahead in range(0, num_bytes, CACHE_LINE):
             prefetch(np.uintp(at + PREFETCH_ROWS * row_bytes + ahead))
 
@@ -124,7 +125,7 @@ def pack_regions(images, regions, rgb_rows, packed, table):
         table[i, 0], table[i, 1], table[i, 2], table[i, 3] = target, width, left, top
         for y in range(top, bottom):
             source = np.uintp(address + y * row_bytes + left * pixel_bytes)
-            prefetch_row(source, row_bytes, width * pixel_bytes)
+            prefetch_row(source, row_bytes, width * pixel_bytes, row_bytes < 0)
             pack_row(source, pixel_bytes, width, target)
             target = np.uintp(target + 4 * width)
 

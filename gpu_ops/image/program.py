@@ -55,12 +55,13 @@ from augpipe.gpu_ops.image.program_rows import (
     VIGNETTE,
 )
 from augpipe.gpu_ops.image.scratch_rows import (
+    ONE,
+    ZERO,
     centred,
     finish,
     load_blue,
     load_green,
     load_red,
-    normalised,
     store_batch,
     store_blue,
     store_green,
@@ -90,6 +91,7 @@ load_number, load_whole = load_bytes("values", types.float32), load_bytes("value
 load_key = load_bytes("values", types.uint32)
 load_word, store_word = load("slots", types.uint32), store("slots", types.uint32)
 load_normal, store_normal = load("scaled", types.float32), store("scaled")
+load_levels = load("pixels", types.float32)
 store_pixel, load_level = store("fetched", types.uint32), load("batch", types.uint8)
 
 
@@ -114,6 +116,9 @@ def finish_images(rows, first_byte, levels, batch, height, width, planar):
         if is_in_place and num_steps == 0:
             continue  # it is finished
         first = behind_filters(at)
+        if first == num_steps and _keeps_levels(at):
+            _store_levels(levels, batch, start, height * width * 3)
+            continue
         take_steps(at, first, num_steps, True, levels, batch, start, height, width, planar, scratch, tables)
 
 
@@ -122,6 +127,24 @@ def _finishing(dtype: Any) -> Any:
 
 
 declare(__name__, finish_images, float32_steps=lambda: _finishing(np.float32), uint8_steps=lambda: _finishing(np.uint8))
+
+
+@subroutine
+def _keeps_levels(at):
+    """Whether the header's scale and bias change nothing."""
+    keeps = True
+    for channel in range(3):
+        keeps &= load_number(at, SCALE + 4 * channel) == ONE and load_number(at, BIAS + 4 * channel) == ZERO
+    return keeps
+
+
+@subroutine
+def _store_levels(levels, batch, start, num):
+    """Write so many levels as the batch holds them."""
+    prefer_wide_vectors()
+    source, out = levels.ctypes.data, batch.ctypes.data
+    for i in range(num):
+        store_batch(out, start + i, finish(batch, load_levels(source, start + i), ONE, ZERO))
 
 
 @subroutine
@@ -179,14 +202,14 @@ def _store_row(at, batch, first, plane, width, planar, at_red, at_green, at_blue
     bias_r, bias_g, bias_b = load_number(at, BIAS), load_number(at, BIAS + 4), load_number(at, BIAS + 8)
     if planar:
         for i in range(width):
-            store_batch(out, first + i, finish(batch, normalised(load_red(at_red, i), scale_r, bias_r)))
-            store_batch(out, first + plane + i, finish(batch, normalised(load_green(at_green, i), scale_g, bias_g)))
-            store_batch(out, first + 2 * plane + i, finish(batch, normalised(load_blue(at_blue, i), scale_b, bias_b)))
+            store_batch(out, first + i, finish(batch, load_red(at_red, i), scale_r, bias_r))
+            store_batch(out, first + plane + i, finish(batch, load_green(at_green, i), scale_g, bias_g))
+            store_batch(out, first + 2 * plane + i, finish(batch, load_blue(at_blue, i), scale_b, bias_b))
     else:
         for i in range(width):
-            store_batch(out, first + 3 * i, finish(batch, normalised(load_red(at_red, i), scale_r, bias_r)))
-            store_batch(out, first + 3 * i + 1, finish(batch, normalised(load_green(at_green, i), scale_g, bias_g)))
-            store_batch(out, first + 3 * i + 2, finish(batch, normalised(load_blue(at_blue, i), scale_b, bias_b)))
+            store_batch(out, first + 3 * i, finish(batch, load_red(at_red, i), scale_r, bias_r))
+            store_batch(out, first + 3 * i + 1, finish(batch, load_green(at_green, i), scale_g, bias_g))
+            store_batch(out, first + 3 * i + 2, finish(batch, load_blue(at_blue, i), scale_b, bias_b))
 
 
 @subroutine

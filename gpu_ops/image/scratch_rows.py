@@ -7,7 +7,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
-from augpipe.gpu_ops.image.tone import to_uint8
+from augpipe.gpu_ops.image.tone import kept_within, to_uint8
 from augpipe.gpu_ops.jit import leaf
 from augpipe.gpu_ops.memory import load, load_bytes, store
 
@@ -25,6 +25,7 @@ load_index_x, store_index_x = load("index_x", types.int32), store("index_x")
 load_index_y, store_index_y = load("index_y", types.int32), store("index_y")
 load_sum_x, store_sum_x = load("sum_x", types.float32), store("sum_x")
 load_sum_y, store_sum_y = load("sum_y", types.float32), store("sum_y")
+load_inverse, store_inverse = load("inverse", types.float32), store("inverse")
 load_inside_x, store_inside_x = load("inside_x", types.float32), store("inside_x")
 load_inside_y, store_inside_y = load("inside_y", types.float32), store("inside_y")
 load_red, store_red = load("red", types.float32), store("red")
@@ -42,27 +43,16 @@ PREFETCH_STEP = 8
 """Output pixels between two such requests: a cache line holds 16 source pixels."""
 
 SOURCE_X, SOURCE_Y, FIRST_X, FIRST_Y, SUM_X, SUM_Y, INSIDE_X, INSIDE_Y = range(8)
-WEIGHT_Y, INDEX_Y, RED, GREEN, BLUE, WEIGHTS_X = range(8, 14)
-"""Rows of scratch, each as long as a row of the output. From `WEIGHTS_X` on, there is one for each tap along x: of
-weights, then of indices, then `ROWS_KEPT` times of fetched pixels, where those of two taps are interleaved."""
+WEIGHT_Y, INDEX_Y, RED, GREEN, BLUE, INVERSE, WEIGHTS_X = range(8, 15)
+"""Rows of scratch, each as long as a row of the output; `INVERSE` is 1 over the sums of weights. From `WEIGHTS_X` on,
+there is one for each tap along x: of weights, then of indices, then `ROWS_KEPT` times of fetched pixels, where those of
+two taps are interleaved."""
 
 
 @leaf
 def centred(position, length):
     """A pixel's centre, counted from the middle of a frame of `length` pixels; halves are exact in float32."""
     return np.float32(position) + (HALF - HALF * np.float32(length))
-
-
-def finish(batch, value):
-    """`value` as the batch holds it: float32 as it is, uint8 to the nearest level."""
-    return to_uint8.py_func(value) if batch.dtype == np.uint8 else value
-
-
-@overload(finish, inline="always")
-def _finish(batch, value):
-    if batch.dtype == types.uint8:
-        return lambda batch, value: to_uint8(value)
-    return lambda batch, value: value
 
 
 @intrinsic
@@ -78,3 +68,27 @@ def normalised(typing_context: Any, value: Any, scale: Any, bias: Any) -> Any:
         return builder.call(builder.module.declare_intrinsic("llvm.fmuladd", [float32], signed), arguments)
 
     return types.float32(types.float32, types.float32, types.float32), generate
+
+
+def finish(batch, level, scale, bias):
+    """A level as the batch holds it: float32 normalised, uint8 the nearest one, since such a batch holds levels."""
+    return to_uint8.py_func(level) if batch.dtype == np.uint8 else level * scale + bias
+
+
+@overload(finish, inline="always")
+def _finish(batch, level, scale, bias):
+    if batch.dtype == types.uint8:
+        return lambda batch, level, scale, bias: to_uint8(level)
+    return lambda batch, level, scale, bias: normalised(level, scale, bias)
+
+
+def finish_kept(batch, level, scale, bias):
+    """`finish` of a level that is kept within 0..255 first."""
+    return finish(batch, kept_within.py_func(level), scale, bias)
+
+
+@overload(finish_kept, inline="always")
+def _finish_kept(batch, level, scale, bias):
+    if batch.dtype == types.uint8:
+        return lambda batch, level, scale, bias: to_uint8(level)
+    return lambda batch, level, scale, bias: normalised(kept_within(level), scale, bias)

@@ -1,6 +1,7 @@
 """Filters beside OpenCV's, on images of any size, in both layouts."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import cv2
 import numpy as np
@@ -94,6 +95,18 @@ def test_a_filter_right_behind_a_jpeg_acts_too() -> None:
         for op in (compress, median, compress, compress):
             image = np.rint(Augment(Recipe(ops=(op,)), layout="NHWC")(image)).astype(np.uint8)
         assert np.array_equal(seen, image)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("name", ["gaussian", "median 3", "sharpen"])
+def test_levels_behind_a_filter_are_normalised_and_rounded(name: str, layout: Literal["NCHW", "NHWC"]) -> None:
+    image, kind = noise(40, 70, seed=3), EACH[name][0]
+    mean, std = np.array([0.5, 0.4, 0.3]), np.array([0.2, 0.25, 0.3])
+    normalising = Recipe(ops=[kind, ops.Normalize(mean=tuple(mean.tolist()), std=tuple(std.tolist()))])
+    parts = Augment(normalising, layout=layout)(image)
+    parts = parts if layout == "NHWC" else parts.transpose(1, 2, 0)
+    levels = Augment(Recipe(ops=[kind]), dtype="uint8", layout="NHWC")(image)
+    assert abs((parts * std + mean) * 255 - levels).max() < 0.501
 
 
 def test_images_that_drew_none_stay_as_they_are() -> None:
