@@ -40,6 +40,7 @@ from augpipe.validation.torch_worker import torch_worker_seed
 if TYPE_CHECKING:
     from augpipe.augment_call.box_formats import BoxFormat
     from augpipe.augment_call.device_images import DeviceTransform
+    from augpipe.augment_call.given_targets import KeypointFormat
     from augpipe.ops.keep_objects import KnownObjects
     from augpipe.planning.targets.options import TargetOptions
 
@@ -126,6 +127,7 @@ class Augment:
         *,
         plan: Plan | None = None,
         bbox_format: "BoxFormat | None" = None,
+        keypoint_format: "KeypointFormat | None" = None,
         targets: "TargetOptions | None" = None,
         **named: Any,
     ) -> Any:
@@ -149,6 +151,8 @@ class Augment:
             epoch: 0..2^32 - 1; None for that of `set_epoch`.
             plan: repeat this plan instead of drawing one.
             bbox_format: how `bboxes` are written, "coco", "pascal_voc", "yolo" or "albumentations".
+            keypoint_format: what rows (M, C) of `keypoints` are, where they might be either: "xy", points with columns
+                of their own behind x and y, or "coco", for each object x, y and visibility of its points in turn.
             targets: how targets are mapped; see `TargetOptions`.
             named: instead of `images`, one image with its targets by name: `image=`, `mask=`, `masks=`, `bboxes=`,
                 `polygons=`, `rotated_boxes=`, `keypoints=`, images named in `TargetOptions.paired`, and lists of any
@@ -169,7 +173,7 @@ class Augment:
         """
         epoch = self.epoch if epoch is None else epoch
         if named or images is None or is_structure(images):
-            results = self._with_targets(images, named, bbox_format, targets, sample_ids, epoch, plan)
+            results = self._with_targets(images, named, bbox_format, keypoint_format, targets, sample_ids, epoch, plan)
             return results[0] if len(results) == 1 else tuple(results)
         given = images_of(images, self._max_pixels)
         if given.device is not None:
@@ -223,6 +227,7 @@ class Augment:
         images: Any,
         named: dict[str, Any],
         bbox_format: "BoxFormat | None",
+        keypoint_format: "KeypointFormat | None",
         options: "TargetOptions | None",
         sample_ids: npt.ArrayLike | None,
         epoch: int,
@@ -270,7 +275,13 @@ class Augment:
             checked = structure.given(size, options)
         else:
             checked = given_targets(
-                size, clip=options.clip, bbox_format=bbox_format, paired=paired, fields=targets, **known
+                size,
+                clip=options.clip,
+                bbox_format=bbox_format,
+                keypoint_format=keypoint_format,
+                paired=paired,
+                fields=targets,
+                **known,
             )
             check_owners(checked)
         objects = known_objects(checked, self.recipe) if self.recipe.keeping else None

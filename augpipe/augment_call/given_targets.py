@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,14 @@ from augpipe.ops.keep_objects import KnownObjects
 from augpipe.pipeline.objects_of_crops import without_crowds
 from augpipe.recipes.recipe import Recipe
 from augpipe.sources.targets import cross_themselves
+from augpipe.validation.arguments import check_choice
 from augpipe.validation.plural import count
 
 Float = npt.NDArray[np.float64]
 Mask = npt.NDArray[Any]
+KeypointFormat = Literal["xy", "coco"]
+"""Of rows (M, C) of numbers. xy: points that belong to no object, with columns of one's own behind x and y. coco: x, y
+and visibility of K points in turn, a row for each object."""
 
 
 @dataclass(kw_only=True)
@@ -50,6 +54,7 @@ def given_targets(
     *,
     clip: bool,
     bbox_format: str | None,
+    keypoint_format: str | None = None,
     mask: Any = None,
     masks: Any = None,
     bboxes: Any = None,
@@ -86,7 +91,7 @@ def given_targets(
         raise ValueError("polygons and rotated_boxes are given. Give one: they say what is shown of an object.")
     if keypoints is not None:
         keypoints = _numbers("keypoints", keypoints, "(M, 2) points, or (N, K, 3): K of each object, with visibility")
-        keypoints, points = _taken_apart(keypoints)
+        keypoints, points = _taken_apart(keypoints, keypoint_format)
     masks = None if masks is None else [_mask(f"masks[{number}]", one, size) for number, one in enumerate(masks)]
     counts = {
         name: len(values)
@@ -98,9 +103,9 @@ def given_targets(
         )
         if values is not None
     }
-    num = next(iter(counts.values()), None)
-    if num is not None and masks is not None:
+    if masks is not None and (counts or fields):  # else they need not be of objects
         counts["masks"] = len(masks)
+    num = next(iter(counts.values()), None)
     counts |= {name: _length(name, values) for name, values in fields.items()}
     _check_counts(counts)
     return GivenTargets(
@@ -162,8 +167,9 @@ def check_owners(given: GivenTargets) -> None:
     for name in () if given.num is not None else given.fields:
         raise ValueError(
             f"{name} is taken for a list with an entry for each object, and no objects are given as bboxes, polygons, "
-            f"rotated_boxes or (N, K, 3) keypoints. Leave it out; name an image of the same size in TargetOptions("
-            f"paired={{{name!r}: 'linear'}}); of (M, 2) keypoints, take the entries at keypoint_ids yourself."
+            f"rotated_boxes, masks or (N, K, 3) keypoints. Leave it out; name an image of the same size in "
+            f"TargetOptions(paired={{{name!r}: 'linear'}}); of (M, 2) keypoints, take the entries at keypoint_ids "
+            "yourself."
         )
 
 
@@ -181,8 +187,8 @@ def _length(name: str, values: Any) -> int:
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise ValueError(
             f"{name}={values!r:.60} is not a known argument, nor a list with an entry for each object. Known are "
-            "image, mask, masks, bboxes, polygons, rotated_boxes, keypoints, bbox_format, targets, and the names in "
-            "TargetOptions.paired."
+            "image, mask, masks, bboxes, polygons, rotated_boxes, keypoints, bbox_format, keypoint_format, targets, "
+            "and the names in TargetOptions.paired."
         )
     return len(values)
 
@@ -233,8 +239,10 @@ def _rotated(boxes: Any) -> Float:
     return corners
 
 
-def _taken_apart(keypoints: Float) -> tuple[Float | None, Float | None]:
+def _taken_apart(keypoints: Float, form: str | None) -> tuple[Float | None, Float | None]:
     """(N, K, 3) key points of objects, or (M, 2 ..) that belong to none."""
+    if form is not None:
+        check_choice("keypoint_format", form, get_args(KeypointFormat))
     if not keypoints.size:
         keypoints = keypoints.reshape(0, 2) if keypoints.ndim < 3 else keypoints
     if keypoints.ndim not in (2, 3) or keypoints.shape[-1] < 2 or (keypoints.ndim == 3 and keypoints.shape[2] > 3):
@@ -242,13 +250,26 @@ def _taken_apart(keypoints: Float) -> tuple[Float | None, Float | None]:
             f"keypoints has shape {keypoints.shape}. Give (M, 2) points, or (N, K, 3): K of each object, with "
             "visibility."
         )
+    if form == "xy" and keypoints.ndim == 3:
+        raise ValueError(
+            f"keypoints has shape {keypoints.shape}, and keypoint_format='xy' is of (M, 2) points that belong to no "
+            "object. Leave it out for (N, K, 3), K of each object."
+        )
+    if form == "coco" and keypoints.ndim == 2:
+        if keypoints.shape[1] % 3 and keypoints.size:
+            raise ValueError(
+                f"keypoints has shape {keypoints.shape}, and keypoint_format='coco' is of x, y and visibility of each "
+                "point in turn: (N, 3 K) numbers. Leave it out for (M, 2) points that belong to no object."
+            )
+        keypoints = keypoints.reshape(len(keypoints), -1, 3)
     if keypoints.ndim == 2:
         _check_finite(keypoints[:, :2], "keypoints[{}]")
         num, columns = keypoints.shape
-        if num and columns > 3 and columns % 3 == 0 and np.isin(keypoints[:, 2::3], (0, 1, 2)).all():
+        looks_like_coco = columns > 3 and columns % 3 == 0 and np.isin(keypoints[:, 2::3], (0, 1, 2)).all()
+        if num and looks_like_coco and form is None:
             raise ValueError(
                 f"keypoints has shape {keypoints.shape}, which is that of x, y and visibility in turn, as in COCO's "
-                f"files. Give them as (N, K, 3): numpy.reshape(keypoints, (-1, {columns // 3}, 3))."
+                "files. Give keypoint_format='coco' if they are; 'xy' if each row is one point with columns of its own."
             )
         return None, keypoints
     if keypoints.shape[2] == 2:

@@ -19,8 +19,11 @@ from augpipe.planning.targets.options import TargetOptions
 
 ROTATED = ("XYWHR", "CXCYWHR", "XYXYXYXY")
 """torchvision's formats of rotated boxes."""
+Leaves = Sequence[tuple[Any, Any, Any]]
+"""(key, leaf, what holds it)."""
 OF_OBJECTS = ("labels", "area", "iscrowd")
-"""Names next to the boxes, in any case, whose entries go with their objects; the last two where there are as many."""
+"""Names next to the boxes or masks, in any case, whose entries go with their objects; the last two where there are as
+many."""
 
 
 class Structure:
@@ -40,14 +43,14 @@ class Structure:
         self._boxes = _only(of_kind.get("BoundingBoxes", []), "BoundingBoxes")
         self._points = _only(of_kind.get("KeyPoints", []), "KeyPoints")
         masks = of_kind.get("Mask", [])
-        num = None if self._boxes is None else len(self._boxes)
+        objects = self._boxes if self._boxes is not None else _masks_with_labels(leaves)
+        num = None if objects is None else len(objects)
         self._masks = _only([one for one in masks if _is_of_objects(one, num)], "Mask of all objects")
         self._mask = _only([one for one in masks if one is not self._masks], "Mask of the image")
         self._fields: dict[str, Any] = {}
-        if self._boxes is not None:
-            holder = next(parent for _, leaf, parent in leaves if leaf is self._boxes)
-            named = {name: leaf for name, leaf, parent in leaves if parent is holder and isinstance(name, str)}
-            self._fields = {name: leaf for name, leaf in named.items() if _goes_with(name, leaf, len(self._boxes))}
+        if objects is not None:
+            named = _next_to(objects, leaves)
+            self._fields = {name: leaf for name, leaf in named.items() if _goes_with(name, leaf, len(objects))}
         self.has_tensors = any(of_kind)
         """Whether any of torchvision's tensors is there: then the image is made as one, too."""
 
@@ -80,11 +83,12 @@ class Structure:
     def _result(self, found: MappedTargets, image: Any) -> Any:
         instead: dict[int, Any] = {id(self.image): _like(image, self.image)}
         points = found.points
-        if found.objects is not None and found.objects.boxes is not None:
+        if found.objects is not None:
             stays, rotated = found.objects.stays, found.objects.rotated_boxes
-            values = found.objects.boxes[stays] if rotated is None else rotated[stays]
-            written = _boxes_as(values, self._boxes) if rotated is None else _rotated_as(values, self._boxes)
-            instead[id(self._boxes)] = _like(written, self._boxes, canvas_size=found.size)
+            if self._boxes is not None and found.objects.boxes is not None:
+                values = found.objects.boxes[stays] if rotated is None else rotated[stays]
+                written = _boxes_as(values, self._boxes) if rotated is None else _rotated_as(values, self._boxes)
+                instead[id(self._boxes)] = _like(written, self._boxes, canvas_size=found.size)
             instead |= {id(values): chosen(values, stays) for values in self._fields.values()}
             if self._masks is not None and found.masks is not None:
                 kept = np.stack(found.masks)[stays] if found.masks else np.empty((0, *found.size))
@@ -108,6 +112,22 @@ def _array(tensor: Any, dtype: Any = None) -> Any:
 def _planes(mask: Any) -> Any:
     """(P, H, W) of a mask (H, W) or (.., H, W)."""
     return _array(mask).reshape(-1, *mask.shape[-2:])
+
+
+def _next_to(one: Any, leaves: Leaves) -> dict[str, Any]:
+    """What the dict that holds a leaf has, by name."""
+    holder = next(parent for _, leaf, parent in leaves if leaf is one)
+    return {name: leaf for name, leaf, parent in leaves if parent is holder and isinstance(name, str)}
+
+
+def _masks_with_labels(leaves: Leaves) -> Any:
+    """The Mask (N, H, W) called masks that has N labels next to it; None where there is none."""
+    for name, leaf, _ in leaves:
+        if isinstance(name, str) and name.lower() == "masks" and tv_name(type(leaf)) == "Mask" and leaf.ndim == 3:
+            labels = [one for key, one in _next_to(leaf, leaves).items() if key.lower() == "labels"]
+            if any(np.ndim(one) > 0 and len(one) == len(leaf) for one in labels):
+                return leaf
+    return None
 
 
 def _is_of_objects(mask: Any, num: int | None) -> bool:

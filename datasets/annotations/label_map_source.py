@@ -28,6 +28,7 @@ class LabelMapSource(AnnotatedSource):
         classes: class number -> name, if you like.
         encoding: "labels" gives gray levels, palette numbers, or colours (H, W, 3) as they are; "ids" makes numbers of
             colours, R + 256 G + 65536 B, as panoptic files have them; "colours" makes classes of them, by `colours`.
+            None is "labels", and warns of colours.
         colours: class number -> (R, G, B).
         image_suffix: what image names end with and those of maps lack, as "_leftImg8bit" of Cityscapes.
         map_suffix: what names of maps end with, as "_gtFine_labelIds" or "_mask"; if left out, the ending that gives
@@ -44,12 +45,13 @@ class LabelMapSource(AnnotatedSource):
         maps: str | os.PathLike[str],
         *,
         classes: Sequence[str] | None = None,
-        encoding: Encoding = "labels",
+        encoding: Encoding | None = None,
         colours: Sequence[tuple[int, int, int]] = (),
         image_suffix: str = "",
         map_suffix: str | None = None,
     ) -> None:
-        check_choice("encoding", encoding, ("labels", "ids", "colours"))
+        if encoding is not None:
+            check_choice("encoding", encoding, ("labels", "ids", "colours"))
         if (encoding == "colours") != bool(len(colours)):
             raise ValueError('encoding="colours" and colours=[(R, G, B), ...] go together: give both, or none.')
         image_folder, map_folder = os.fspath(images), os.fspath(maps)
@@ -81,17 +83,24 @@ class LabelMapSource(AnnotatedSource):
         for name in sorted(of_stem.keys() - files.keys()):
             faults.leave_out(shown(os.path.join(map_folder, of_stem[name])), "without an image", "label map")
         stems = [name for name in files if name in of_stem]
-        map_names = names_of([os.path.abspath(os.path.join(map_folder, of_stem[name])) for name in stems])
+        paths = names_of([os.path.abspath(os.path.join(map_folder, of_stem[name])) for name in stems])
+        files_of_maps = MapFiles(names=paths, encoding=encoding or "labels", colours=tuple(colours))
         super().__init__(
             image_folder,
             names_of([files[name] for name in stems]),
             Annotations(
                 where=shown(map_folder),
-                maps=MapFiles(names=map_names, encoding=encoding, colours=tuple(colours)),
+                maps=files_of_maps,
                 classes=tuple(classes or ()),
                 faults=faults,
             ),
         )
+        self.cautions: Sequence[str] = ()
+        if encoding is None and files_of_maps.holds_colours(0):
+            self.cautions = [
+                'masks hold colours: LabelMapSource(images, maps, encoding="ids") or encoding="colours" makes numbers '
+                'of them; encoding="labels" keeps them, (H, W, 3)'
+            ]
 
 
 def _ends(path: str, suffix: str | None) -> bool:

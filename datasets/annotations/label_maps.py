@@ -57,6 +57,14 @@ class MapFiles:
             labels = upright_map(labels, orientation)
         return labels
 
+    def holds_colours(self, sample_id: int) -> bool:
+        """Whether a file has three numbers a pixel; False where it cannot be read."""
+        try:
+            content = read_file(self.names[sample_id])
+            return open_pillow(content, format_of(content), NO_LIMIT)[0].mode in _COLOUR_MODES
+        except (OSError, ValueError):
+            return False
+
     def _decode(self, content: bytes, sizes: tuple[tuple[int, int], ...]) -> LabelMap:
         kind = format_of(content)
         if kind == "JPEG":

@@ -45,9 +45,7 @@ class ObjectTable:
         """The objects of some images, in the images' order."""
         counts = self.starts[sample_ids + 1] - self.starts[sample_ids]
         rows = ranges(self.starts[sample_ids], counts)
-        polygons = (
-            None if self.rings is None else Outlines(len(rows), lambda: [self._rings_of(n) for n in rows.tolist()])
-        )
+        polygons = None if self.rings is None else Outlines(len(rows), lambda: self._rings_of(rows))
         return Targets(
             counts=counts,
             labels=self.labels[rows].astype(np.int64),
@@ -58,10 +56,15 @@ class ObjectTable:
             fields={name: values[rows] for name, values in self.fields.items()},
         )
 
-    def _rings_of(self, row: int) -> list[Floats]:
+    def _rings_of(self, rows: Ints) -> list[list[Floats]]:
+        """The rings of some objects, parts of one array: made one by one they take six times as long."""
         assert self.rings is not None
-        edges = self.corners[self.rings[row] : self.rings[row + 1] + 1].tolist()
-        return [self.points[begin:end].astype(np.float64) for begin, end in pairwise(edges)]
+        num = self.rings[rows + 1] - self.rings[rows]
+        which = ranges(self.rings[rows], num)
+        lengths = self.corners[which + 1] - self.corners[which]
+        points = self.points[ranges(self.corners[which], lengths)].astype(np.float64)
+        rings = [points[begin:end] for begin, end in pairwise([0, *np.cumsum(lengths).tolist()])]
+        return [rings[begin:end] for begin, end in pairwise([0, *np.cumsum(num).tolist()])]
 
 
 def ranges(first: Ints, num: Ints) -> Ints:

@@ -94,7 +94,7 @@ def map_objects(
         of_boxes = map_corners if options.boxes == "corners" else map_boxes
         boxes[chosen], shares[chosen] = of_boxes(inverse, known.boxes[chosen], known.item[chosen])
         shares *= kept
-    if by_masks is not None and options.boxes == "tight":
+    if by_masks is not None and (options.boxes == "tight" or (boxes is None and known.polygons is None)):
         boxes, shares = by_masks
     if known.polygons is not None:
         polygons, bounds, shown, areas = map_polygons(inverse, known.polygons, known.item)

@@ -15,8 +15,8 @@ Index = Annotated[int, Field(ge=0)]
 TargetForm = Literal["list", "padded", "flat"]
 Interpolation = Literal["nearest", "majority", "linear"]
 NAMED = frozenset(
-    "image images mask masks bboxes polygons rotated_boxes keypoints bbox_format targets plan sample_ids epoch "
-    "object_ids dropped keypoint_ids".split()
+    "image images mask masks bboxes polygons rotated_boxes keypoints bbox_format keypoint_format targets plan "
+    "sample_ids epoch object_ids dropped keypoint_ids".split()
 )
 """Arguments and results of a call that are known by their names."""
 

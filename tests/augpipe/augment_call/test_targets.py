@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
@@ -55,9 +56,7 @@ def test_a_box_of_whole_numbers_may_be_one_pixel() -> None:
 
 def test_objects_that_are_cropped_away_go_with_all_that_is_said_of_them() -> None:
     boxes = [[5, 5, 10, 10], BOX, [0, 0, 30, 99], [60, 40, 70, 45]]
-    masks = np.zeros((4, HEIGHT, WIDTH), np.uint8)
-    for mask, (left, top, right, bottom) in zip(masks, boxes, strict=True):
-        mask[int(top) : int(bottom), int(left) : int(right)] = 1
+    masks = some_masks(boxes)
     keypoints = np.array([[[left, top], [right - 1, bottom - 1]] for left, top, right, bottom in boxes])
     result = augmented(
         CROP,
@@ -74,6 +73,29 @@ def test_objects_that_are_cropped_away_go_with_all_that_is_said_of_them() -> Non
     np.testing.assert_array_equal(result["bboxes"], [[0, 10, 10, 50], [20, 20, 30, 25]])
     np.testing.assert_array_equal(result["keypoints"][0], [[-20, 10, 0], [9, 49, 2]])
     assert len(result["masks"]) == 2 and result["masks"][0].sum() == 10 * 40 and result["masks"][1].sum() == 50
+
+
+def some_masks(boxes: list[list[float]]) -> npt.NDArray[np.uint8]:
+    masks = np.zeros((len(boxes), HEIGHT, WIDTH), np.uint8)
+    for mask, (left, top, right, bottom) in zip(masks, boxes, strict=True):
+        mask[int(top) : int(bottom), int(left) : int(right)] = 1
+    return masks
+
+
+@pytest.mark.parametrize("boxes", ["tight", "corners"])
+def test_masks_with_labels_are_objects_without_boxes(boxes: Any) -> None:
+    masks = some_masks([[5, 5, 10, 10], BOX, [60, 40, 70, 45]])
+    options = TargetOptions(min_area=60, boxes=boxes)
+    result = augmented(CROP, options, masks=masks, labels=["a", "b", "c"])
+    assert set(result) == {"image", "masks", "labels", "object_ids", "dropped"}
+    assert result["labels"] == ["b"] and result["object_ids"].tolist() == [1]
+    assert result["masks"][0].sum() == 10 * 40 and len(result["masks"]) == 1
+    assert result["dropped"][0] == (0, "nothing of it is shown")
+    assert result["dropped"][1][1] == "its box of 50 square pixels is below min_area=60"
+    assert augmented(CROP, masks=[], labels=[])["labels"] == []
+    assert len(augmented(CROP, masks=masks)["masks"]) == 3  # of anything: all of them stay
+    with pytest.raises(ValueError, match=r"labels is of length 2, and masks of 3\."):
+        augmented(CROP, masks=masks, labels=["a", "b"])
 
 
 def test_what_is_too_small_or_hidden_is_dropped_and_why() -> None:
@@ -251,6 +273,20 @@ def test_points_with_columns_that_are_no_visibility_keep_them() -> None:
         assert result["keypoints"].tolist() == [[110, 30, *np.float32(columns).tolist()]]
 
 
+def test_the_format_of_flat_key_points_may_be_said() -> None:
+    """Six columns of one's own may look like two points of COCO."""
+    rows = [[50, 30, 2, 7, 5, 0], [20, 60, 2, 0, 9, 1]]
+    own = augmented(keypoints=rows, keypoint_format="xy")
+    assert own["keypoints"].tolist() == [[110, 30, 2, 7, 5, 0], [140, 60, 2, 0, 9, 1]]
+    assert own["keypoint_ids"].tolist() == [0, 1]
+    of_objects = augmented(keypoints=rows, keypoint_format="coco")
+    expected = augmented(keypoints=np.reshape(rows, (2, 2, 3)))
+    np.testing.assert_array_equal(of_objects["keypoints"], expected["keypoints"])
+    assert of_objects["keypoints"].shape == (2, 2, 3)
+    three = np.reshape(rows, (2, 2, 3))
+    assert augmented(keypoints=three, keypoint_format="coco")["keypoints"].shape == (2, 2, 3)
+
+
 WRONG: dict[str, dict[str, Any]] = {
     "points as COCO writes them": {"keypoints": [[50, 30, 2, 0, 0, 0], [0, 0, 0, 20, 20, 1]]},
     "parts as pixels": {"bboxes": [[0.1, 0.2, 0.3, 0.4], [0.0, 0.5, 0.5, 0.5]], "bbox_format": "coco"},
@@ -272,6 +308,9 @@ WRONG: dict[str, dict[str, Any]] = {
     "point of NaN": {"keypoints": [[1, float("nan")]]},
     "visibility": {"keypoints": [[[1, 1, 3]]]},
     "shape of points": {"keypoints": [1, 2, 3]},
+    "another format of points": {"keypoints": [[1, 2]], "keypoint_format": "xya"},
+    "no three of each point": {"keypoints": [[1, 2, 2, 3]], "keypoint_format": "coco"},
+    "points of objects as ones of none": {"keypoints": [[[1, 2]]], "keypoint_format": "xy"},
     "no room for the fill": {"mask": np.zeros((HEIGHT, WIDTH), np.int8)},
 }
 
@@ -334,6 +373,22 @@ def test_structures_come_back_as_they_were(monkeypatch: pytest.MonkeyPatch) -> N
     for area in (12.0, None, torch.tensor(5.0), torch.tensor([1.0, 2.0, 3.0])):  # of no object, or of the image
         dropped = Augment(CROP)((image, target | {"area": area}), targets=TargetOptions(drop_empty=True))[1]
         assert dropped["area"] is area
+
+
+def test_masks_of_objects_without_boxes_go_with_their_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The everyday form of instance segmentation, where boxes are made of the masks that are left."""
+    tv = installed(monkeypatch)
+    masks = made(tv.Mask, some_masks([BOX, [0, 0, 5, 5]]), torch.uint8)
+    target = {"masks": masks, "labels": torch.tensor([4, 5]), "iscrowd": torch.tensor([0, 1])}
+    away = Recipe(ops=(ops.Pad(px=8), ops.CenterCrop(size=(HEIGHT + 16, WIDTH + 16))))
+    found = Augment(away)((IMAGE, target))[1]
+    assert found["labels"].tolist() == [4, 5] and found["masks"].unique().tolist() == [0, 1]
+    found = Augment(CROP)((IMAGE, target), targets=TargetOptions(drop_empty=True))[1]
+    assert found["labels"].tolist() == [4] and found["iscrowd"].tolist() == [0] and found["masks"].shape == (1, 60, 80)
+    assert type(found["masks"]) is tv.Mask and found["masks"].sum() == 10 * 40
+    semantic = made(tv.Mask, some_masks([BOX]), torch.uint8)  # a label map, and a label of the image
+    found = Augment(away)((IMAGE, {"mask": semantic, "label": torch.tensor(3)}))[1]
+    assert found["mask"].unique().tolist() == [0, 1, 255] and found["label"] == 3
 
 
 @pytest.mark.parametrize(("form", "values"), [("XYXY", BOX), ("CXCYWH", [35, 50, 30, 40])])

@@ -219,7 +219,7 @@ def test_options_are_hashable_and_names_of_their_own() -> None:
 def test_an_image_that_paired_does_not_name_is_told_of() -> None:
     photo, depth = np.zeros((9, 12, 3), np.uint8), np.zeros((9, 12), np.float32)
     augment = Augment(Recipe(ops=[ops.Flip()]))
-    for given in ({"depth": depth}, {"labels": ["cat"]}, {"masks": [depth], "labels": ["cat"]}):
+    for given in ({"depth": depth}, {"labels": ["cat"]}, {"keypoints": [[3, 4]], "labels": ["cat"]}):
         with pytest.raises(ValueError, match="no objects are given .* TargetOptions"):
             augment(image=photo, **given)
     with pytest.raises(ValueError, match=r"depth has the shape \(3, 9, 12\) .* channels last"):

@@ -275,3 +275,25 @@ def test_real_masks(coco80: Path, tmp_path: Path) -> None:
         assert labels.dtype == np.uint8 and set(np.unique(labels).tolist()) <= {0, *(own + 1).tolist()}
         with Image.open(tmp_path / "set/masks" / f"{Path(source.name(sample)).stem}.png") as mask:
             np.testing.assert_array_equal(labels, np.asarray(mask))
+
+
+def test_colours_are_told_of_unless_their_encoding_is_chosen(
+    tmp_path: Path, source_log: pytest.LogCaptureFixture
+) -> None:
+    """Panoptic files and label maps in colours look like any others, and a loss would take them for numbers."""
+    put_images(tmp_path / "images")
+    for name in SIZES:
+        put_map(tmp_path / "masks" / f"{name}.png", np.dstack([some_labels(name)] * 3))
+    folders = tmp_path / "images", tmp_path / "masks"
+    open_source(tmp_path)
+    (told,) = [record for record in source_log.records if "colours" in record.message]
+    assert told.levelname == "WARNING"
+    assert 'masks hold colours: LabelMapSource(images, maps, encoding="ids") or encoding="colours"' in told.message
+    assert 'encoding="labels" keeps' in told.message
+    assert LabelMapSource(*folders).cautions and not LabelMapSource(*folders, encoding="labels").cautions
+    assert not LabelMapSource(*folders, encoding="ids").cautions
+    (tmp_path / "masks/a.png").write_bytes(b"")  # told of where it is read
+    assert LabelMapSource(*folders).cautions == ()
+    for name in SIZES:
+        put_map(tmp_path / "masks" / f"{name}.png", some_labels(name), "P")
+    assert LabelMapSource(*folders).cautions == ()
