@@ -64,22 +64,28 @@ class HostTransform:
         num_planned = len(stored) if ahead is None else ahead.num_regions
         may_crop = [image.may_crop or image.is_array_above(WORTH_A_REGION // num_planned) for image in stored]
         may_scale = [image.may_scale for image in stored]
+        arrays = _dense_arrays(stored) if stored else None
+        wants_regions = arrays is None and any(may_crop)
         if ahead is None:
-            looks = looks_of(plan.views, may_scale, wants_regions=any(may_crop))
+            looks = looks_of(plan.views, may_scale, wants_regions=wants_regions)
         else:
-            looks = ahead.looks(may_scale, any(may_crop))
+            looks = ahead.looks(may_scale, wants_regions)
         functions = [Functions.of(plan, view, images.names.__getitem__) for view in range(len(plan.views))]
         views = [_View(rows, view.out_size) for rows, view in zip(plan.views, plan.recipe.all_views, strict=True)]
         buffers = self._buffers_for(views, form)
         for view in views:
             view.take_memory(buffers, form)
 
-        arrays = _dense_arrays(stored) if stored else None
         if arrays is not None:
+            are_rgb = (arrays[:, 2] == RGB_BYTES) & (arrays[:, 1] != 0)
+            for rows in looks.tables:
+                find_in_place(rows, are_rgb)
+            if any(may_crop) and not are_rgb.all():
+                looks = looks.with_regions(plan.views) if ahead is None else ahead.with_regions(looks)
             regions = looks.regions
             if regions is None:
                 regions = np.array([(0, 0, width, height) for height, width in (one.size for one in stored)], np.int32)
-            self._render_arrays(arrays, regions, looks.tables, views, form, functions, num_threads)
+            self._render_arrays(arrays, regions, are_rgb, looks.tables, views, form, functions, num_threads)
             return [view.wrapped(form) for view in views]
 
         def work(position: int) -> None:
@@ -110,17 +116,15 @@ class HostTransform:
         self,
         arrays: npt.NDArray[np.int64],
         regions: npt.NDArray[np.int32],
+        are_rgb: npt.NDArray[np.bool_],
         tables: list[Rows],
         views: "list[_View]",
         form: OutputFormat,
         functions: list[Functions | None],
         num_threads: int,
     ) -> None:
-        """Pack and render several arrays at a time, by few calls of kernels: each call costs as much as a tenth of an
-        image's work."""
-        are_rgb = (arrays[:, 2] == RGB_BYTES) & (arrays[:, 1] != 0)
-        for rows in tables:
-            find_in_place(rows, are_rgb)
+        """Pack and render several arrays at a time, but read those that `are_rgb` in place, by few calls of kernels: each
+        call costs as much as a tenth of an image's work."""
         num_bytes = 4 * (regions[:, 2:] - regions[:, :2]).prod(axis=1, dtype=np.int64) * ~are_rgb
         rgb_rows = arrays[:, 1] * are_rgb
         sizes = list(zip(*(view.sizes for view in views), strict=True))

@@ -1,7 +1,7 @@
 """Plans of the ids of the next calls, several at once: planning many takes little longer than planning one."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -44,6 +44,11 @@ class Looks(NamedTuple):
         regions = None if self.regions is None else self.regions[own]
         return Looks(self.factors[own], [table[own] for table in self.tables], regions)
 
+    def with_regions(self, views: Sequence[Rows]) -> "Looks":
+        """With the regions that the plan's views look at."""
+        sizes = [np.stack([rows["out_height"], rows["out_width"]], axis=1) for rows in views]
+        return self._replace(regions=source_regions(self.tables, sizes))
+
 
 def looks_of(
     views: tuple[Rows, ...], may_scale: list[bool], *, wants_regions: bool, like: Looks | None = None
@@ -62,10 +67,8 @@ def looks_of(
         tables = [kernel_rows(rows, factors) for rows in views]
     else:
         tables = [resized_rows(rows, table, factors) for rows, table in zip(views, like.tables, strict=True)]
-    if not wants_regions:
-        return Looks(factors, tables, None)
-    sizes = [np.stack([rows["out_height"], rows["out_width"]], axis=1) for rows in views]
-    return Looks(factors, tables, source_regions(tables, sizes))
+    looks = Looks(factors, tables, None)
+    return looks.with_regions(views) if wants_regions else looks
 
 
 class PlannedBlock:
@@ -95,10 +98,11 @@ class PlannedBlock:
 
     def looks(self, may_scale: bool, wants_regions: bool) -> Looks:
         """What the plan is for the kernel."""
-        kind = may_scale, wants_regions
-        if kind not in self._looks:
-            views = tuple(view.rows for view in self.views)
-            self._looks[kind] = looks_of(views, [may_scale], wants_regions=wants_regions)
+        kind, views = (may_scale, wants_regions), tuple(view.rows for view in self.views)
+        if kind not in self._looks and wants_regions:
+            self._looks[kind] = self.looks(may_scale, False).with_regions(views)
+        elif kind not in self._looks:
+            self._looks[kind] = looks_of(views, [may_scale], wants_regions=False)
         return self._looks[kind]
 
 
@@ -126,6 +130,12 @@ class PlanAhead:
             return self._block.looks(may_scale[0], wants_regions).of(self._own)
         like = self._block.looks(False, False).of(self._own)
         return looks_of(self.plan.views, may_scale, wants_regions=wants_regions, like=like)
+
+    def with_regions(self, looks: Looks) -> Looks:
+        """`Looks.with_regions`, of images that may not be scaled."""
+        if self._has_its_sizes:
+            return self._block.looks(False, True).of(self._own)
+        return looks.with_regions(self.plan.views)
 
 
 class PlansAhead:
