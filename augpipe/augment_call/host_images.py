@@ -80,12 +80,12 @@ class HostTransform:
             are_rgb = (arrays[:, 2] == RGB_BYTES) & (arrays[:, 1] != 0)
             for rows in looks.tables:
                 find_in_place(rows, are_rgb)
-            if any(may_crop) and not are_rgb.all():
-                looks = looks.with_regions(plan.views) if ahead is None else ahead.with_regions(looks)
-            regions = looks.regions
-            if regions is None:
-                regions = np.array([(0, 0, width, height) for height, width in (one.size for one in stored)], np.int32)
-            self._render_arrays(arrays, regions, are_rgb, looks.tables, views, form, functions, num_threads)
+            packed = None
+            if not are_rgb.all():
+                if any(may_crop):
+                    looks = looks.with_regions(plan.views) if ahead is None else ahead.with_regions(looks)
+                packed = _Packed(arrays, are_rgb, _whole(stored) if looks.regions is None else looks.regions)
+            self._render_arrays(arrays, packed, looks.tables, views, form, functions, num_threads)
             return [view.wrapped(form) for view in views]
 
         def work(position: int) -> None:
@@ -115,33 +115,52 @@ class HostTransform:
     def _render_arrays(
         self,
         arrays: npt.NDArray[np.int64],
-        regions: npt.NDArray[np.int32],
-        are_rgb: npt.NDArray[np.bool_],
+        packed: "_Packed | None",
         tables: list[Rows],
         views: "list[_View]",
         form: OutputFormat,
         functions: list[Functions | None],
         num_threads: int,
     ) -> None:
-        """Pack and render several arrays at a time, but read those that `are_rgb` in place, by few calls of kernels: each
-        call costs as much as a tenth of an image's work."""
-        num_bytes = 4 * (regions[:, 2:] - regions[:, :2]).prod(axis=1, dtype=np.int64) * ~are_rgb
-        rgb_rows = arrays[:, 1] * are_rgb
+        """Render several arrays at a time, by few calls of kernels: each call costs as much as a tenth of an image's
+        work. All are read in place but those that are `packed` first."""
         sizes = list(zip(*(view.sizes for view in views), strict=True))
-        groups = _groups(num_bytes.tolist(), sizes, min(-(-len(arrays) // num_threads), MOST_AT_A_TIME))
+        num_bytes = [0] * len(arrays) if packed is None else packed.num_bytes.tolist()
+        groups = _groups(num_bytes, sizes, min(-(-len(arrays) // num_threads), MOST_AT_A_TIME))
+        located = np.zeros((len(arrays), 4), np.int64)
+        located[:, 0] = arrays[:, 0]
 
         def work(group: int) -> None:
             own = slice(*groups[group])
-            packed = self._scratch.pixels(int(num_bytes[own].sum()))
-            table = np.empty((own.stop - own.start, 4), np.int64)
-            pack_regions(arrays[own], regions[own], rgb_rows[own], packed, table)
-            of_rgb = rgb_rows[own] if are_rgb[own].any() else None
+            table, of_rgb = (located[own], arrays[own, 1]) if packed is None else packed.taken(own, self._scratch)
             for view, rows, called in zip(views, tables, functions, strict=True):
                 called = called and called.starting_at(own.start)
                 memory = view.memory_of(own.start, own.stop)
                 render(table, rows[own], memory, view.sizes[own.start], form, self._scratch, called, of_rgb)
 
         run_each(work, len(groups), num_threads)
+
+
+class _Packed:
+    """Arrays of which some are packed before they are rendered."""
+
+    def __init__(
+        self, arrays: npt.NDArray[np.int64], are_rgb: npt.NDArray[np.bool_], regions: npt.NDArray[np.int32]
+    ) -> None:
+        self._arrays, self._regions, self._rgb_rows = arrays, regions, arrays[:, 1] * are_rgb
+        self.num_bytes = 4 * (regions[:, 2:] - regions[:, :2]).prod(axis=1, dtype=np.int64) * ~are_rgb
+        """Of each once it is packed, 0 of what is read in place."""
+
+    def taken(self, own: slice, scratch: Scratch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64] | None]:
+        """The pixel table of some of them, and the `rgb_rows` of what is read in place."""
+        rgb_rows, table = self._rgb_rows[own], np.empty((own.stop - own.start, 4), np.int64)
+        pixels = scratch.pixels(int(self.num_bytes[own].sum()))
+        pack_regions(self._arrays[own], self._regions[own], rgb_rows, pixels, table)
+        return table, rgb_rows if rgb_rows.any() else None
+
+
+def _whole(stored: list[StoredImage]) -> npt.NDArray[np.int32]:
+    return np.array([(0, 0, width, height) for height, width in (one.size for one in stored)], np.int32)
 
 
 def _dense_arrays(stored: list[StoredImage]) -> npt.NDArray[np.int64] | None:

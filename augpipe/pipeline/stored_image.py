@@ -98,7 +98,8 @@ class StoredImage:
         pixel_bytes = 1 if array.ndim == 2 else array.shape[2]
         if pixel_bytes == 4 or array.strides[1:] != (pixel_bytes, 1)[: array.ndim - 1]:
             return None
-        return array.ctypes.data, array.strides[0], pixel_bytes
+        address: int = array.__array_interface__["data"][0]  # `ctypes` takes three times as long
+        return address, array.strides[0], pixel_bytes
 
     def whole(self, factor: int = 1) -> Decodable:
         """All of it at 1/`factor`."""
