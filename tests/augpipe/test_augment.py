@@ -233,7 +233,7 @@ def test_arrays_that_are_packed_together_give_the_pixels_of_each(
     [
         ((RandomResizedCrop(size=(11, 13)),), [True, False, True, False]),
         ((RandomResizedCrop(size=(11, 13)), ops.Rotate(p=1.0)), [False] * 4),
-        ((RandomResizedCrop(size=(11, 13)), ops.Noise(p=1.0), ops.Rotate(p=1.0)), [False] * 4),
+        ((RandomResizedCrop(size=(11, 13)), ops.Noise(p=1.0), ops.Rotate(p=1.0)), [True, False, True, False]),
         ((ops.CenterCrop(size=9), ops.Flip()), [True, False, True, False]),
         ((ops.CenterCrop(size=9), ops.Transpose(p=1.0)), [False] * 4),
     ],
