@@ -27,7 +27,8 @@ ANSWERS = {
     # geometry
     **dict.fromkeys(("horizontalflip", "hflip", "fliplr", "mirror"), "ops.Flip()"),
     **dict.fromkeys(("verticalflip", "vflip", "flipud"), 'ops.Flip(direction="vertical")'),
-    **dict.fromkeys(("rotation", "saferotate"), "ops.Rotate(max_deg=15, step=None)"),
+    "rotation": "ops.Rotate(max_deg=15, step=None)",
+    "saferotate": 'ops.Rotate(max_deg=15, step=None, fit_frame="up")',
     **dict.fromkeys(("rotate90", "rot90", "d4", "squaresymmetry"), "ops.QuarterTurn()"),
     **dict.fromkeys(
         ("affine", "iaaaffine", "shiftscalerotate", "translatex", "translatey", "shearx", "sheary"), _FRAME

@@ -184,7 +184,9 @@ def sized_ops(passes: Sequence[Keyed]) -> Keyed | None:
 
 
 def _looks_at_no_size(op: Op) -> bool:
-    return isinstance(op, Blur | Flip | Identity | Normalize | Rotate) or (is_step(op) and not op.is_within_output)
+    if isinstance(op, Rotate):
+        return op.fit_frame == "no"
+    return isinstance(op, Blur | Flip | Identity | Normalize) or (is_step(op) and not op.is_within_output)
 
 
 def in_one_pass(listed: Sequence[Op]) -> tuple[Op, ...]:
