@@ -127,7 +127,11 @@ class Rotate(Op):
         frame.transform(turn)
         if self.fit_frame != "no":
             cosine, sine = np.abs(turn[:, 0, 0]), np.abs(turn[:, 1, 0])
-            heights, widths, whole = frame.out_heights, frame.out_widths, np.ceil if self.fit_frame == "up" else np.floor
+            heights, widths, whole = (
+                frame.out_heights,
+                frame.out_widths,
+                np.ceil if self.fit_frame == "up" else np.floor,
+            )
             wide, high = whole(heights * sine + widths * cosine), whole(heights * cosine + widths * sine)
             frame.transform(affine.magnification(widths / np.maximum(wide, 1.0), heights / np.maximum(high, 1.0)))
 

@@ -7,7 +7,10 @@ _POLICY = "recipes.{0}(224), or *policies.{0}() among ops of your own"
 
 ANSWERS = {
     # crops and sizes
-    "crop": "ops.RandomCrop(size=224), ops.CenterCrop(size=224) or ops.RandomResizedCrop(size=224)",
+    **dict.fromkeys(
+        ("crop", "cropfromborders"),
+        "ops.RandomCrop(size=224), ops.CenterCrop(size=224) or ops.RandomResizedCrop(size=224)",
+    ),
     "resizedcropandinterpolation": "ops.RandomResizedCrop(size=224)",
     "sizedcrop": "ops.RandomResizedCrop(size=224, height_px=[180, 224])",
     "ioucrop": "ops.RandomResizedCrop(size=224, keep_objects=ops.KeepObjects(rule='iou'))",
@@ -35,7 +38,7 @@ ANSWERS = {
     ),
     "fisheye": 'ops.OpticalDistortion(mode="fisheye")',
     "barrel": "ops.LensDistortion()",
-    "elastic": "ops.ElasticTransform()",
+    **dict.fromkeys(("elastic", "gridelasticdeform"), "ops.ElasticTransform()"),
     **dict.fromkeys(
         ("piecewiseaffine", "iaapiecewiseaffine", "thinplatespline"), "ops.ElasticTransform() or ops.GridDistortion()"
     ),
@@ -44,7 +47,9 @@ ANSWERS = {
     **dict.fromkeys(
         ("colorjiggle", "photometricdistort"), "ops.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)"
     ),
-    "plasmabrightnesscontrast": "ops.BrightnessContrast()",
+    **dict.fromkeys(("illumination", "plasmabrightnesscontrast"), "ops.BrightnessContrast() or ops.Gamma()"),
+    "chromaticaberration": "ops.ColorCast()",
+    "xymasking": "ops.CoarseDropout() or ops.GridDropout()",
     "hsv": "ops.HueSaturationValue()",
     "adjustsharpness": "ops.Sharpness()",
     **dict.fromkeys(("rgbshift", "planckianjitter", "whitebalance"), "ops.ColorCast(), or ops.Lighting()"),

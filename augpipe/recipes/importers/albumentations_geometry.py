@@ -137,9 +137,9 @@ def _rotate(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _safe_rotate(found: Findings, one: Mapping[str, Any]) -> None:
-    """All of what is turned, shrunk; the centre is half a pixel further right and down there, before it in version 1."""
-    is_new = "fill" in one
-    half, turned = (0.5, 0.5), {"max_deg": limits_of(one, "limit"), "step": None, "fit_frame": "down" if is_new else "up"}
+    """All of what is turned, shrunk; the centre is half a pixel further right and down there, before in version 1."""
+    is_new, half = "fill" in one, (0.5, 0.5)
+    turned = {"max_deg": limits_of(one, "limit"), "step": None, "fit_frame": "down" if is_new else "up"}
     made: list[Op] = [ops.Rotate.model_validate(turned), ops.Translate(horizontal=half, vertical=half, unit="px")]
     if not is_new:
         made.insert(0, ops.Translate(horizontal=(-0.5, -0.5), vertical=(-0.5, -0.5), unit="px"))

@@ -23,7 +23,7 @@ from augpipe.ops.view_passes import (
 from augpipe.recipes.importers.functions import NOT_RUN, OF_SCRIPT
 from augpipe.recipes.importers.looks import FIRST, INTERPOLATIONS, in_turn, look_alone, looked_at_once
 from augpipe.recipes.importers.measured import judged
-from augpipe.recipes.importers.reasons import in_their_words, reason
+from augpipe.recipes.importers.reasons import in_their_words, reason, unknown
 from augpipe.recipes.importers.sides import sides_of
 from augpipe.recipes.importers.units import leave_out_behind, normalize_last
 
@@ -141,7 +141,7 @@ class Findings:
         name = self.name_of(one)
         try:
             if name not in makers:
-                raise ValueError(NOT_RUN if name.endswith(OF_SCRIPT) else "is not known here")
+                raise ValueError(NOT_RUN if name.endswith(OF_SCRIPT) else unknown(name, makers))
             makers[name](self, one)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             if self._never_happens(one):

@@ -46,7 +46,7 @@ def test_a_group_with_nothing_to_wait_for_stays_in_one_look_up() -> None:
     [
         f"A.SomeOf([{STRIPE}, {TURN}], n=2)",
         f"A.OneOf([A.NoOp(), A.OneOf([A.Sequential([{STRIPE}, {TURN}], p=1)], p=1)], p=1)",
-        f"A.Sequential([{STRIPE}, {TURN}, {STRIPE}, {TURN}, {STRIPE}, {TURN}, {STRIPE}, {TURN}, {STRIPE}, {TURN}], p=0.9)",
+        f"A.Sequential([{', '.join([STRIPE, TURN] * 5)}], p=0.9)",
     ],
 )
 def test_a_group_that_cannot_act_in_turn_says_so(group: str) -> None:
