@@ -81,6 +81,9 @@ class Rotate(Op):
     """Degrees from one angle to the next, 0 left out where angles go either way; None for any angle."""
     p: Probability = 1.0
     """How often the image is turned."""
+    fit_frame: Literal["no", "up", "down"] = "no"
+    """Whether all of the turned image is shrunk into the frame, along each axis by itself. "up" and "down" say how its
+    height and width are made whole pixels before: up in albumentations 1, down in 2."""
 
     is_geometry = True
     draws = (Draw("degrees", neutral=0.0, scaled=("max_deg", "step")),)
@@ -120,7 +123,17 @@ class Rotate(Op):
         return {"degrees": where_applied(words.happens(0, self.p), degrees, 0.0)}
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
-        frame.transform(affine.rotation(drawn["degrees"]))
+        turn = affine.rotation(drawn["degrees"])
+        frame.transform(turn)
+        if self.fit_frame != "no":
+            cosine, sine = np.abs(turn[:, 0, 0]), np.abs(turn[:, 1, 0])
+            heights, widths, whole = (
+                frame.out_heights,
+                frame.out_widths,
+                np.ceil if self.fit_frame == "up" else np.floor,
+            )
+            wide, high = whole(heights * sine + widths * cosine), whole(heights * cosine + widths * sine)
+            frame.transform(affine.magnification(widths / np.maximum(wide, 1.0), heights / np.maximum(high, 1.0)))
 
 
 class QuarterTurn(Op):

@@ -67,6 +67,7 @@ NEW_FIELDS = {
     "blue_first",
     "cells",
     "corners",
+    "fit_frame",
     "height_px",
     "in_turn",
     "inner_std",

@@ -7,7 +7,10 @@ _POLICY = "recipes.{0}(224), or *policies.{0}() among ops of your own"
 
 ANSWERS = {
     # crops and sizes
-    "crop": "ops.RandomCrop(size=224), ops.CenterCrop(size=224) or ops.RandomResizedCrop(size=224)",
+    **dict.fromkeys(
+        ("crop", "cropfromborders"),
+        "ops.RandomCrop(size=224), ops.CenterCrop(size=224) or ops.RandomResizedCrop(size=224)",
+    ),
     "resizedcropandinterpolation": "ops.RandomResizedCrop(size=224)",
     "sizedcrop": "ops.RandomResizedCrop(size=224, height_px=[180, 224])",
     "ioucrop": "ops.RandomResizedCrop(size=224, keep_objects=ops.KeepObjects(rule='iou'))",
@@ -27,14 +30,15 @@ ANSWERS = {
     # geometry
     **dict.fromkeys(("horizontalflip", "hflip", "fliplr", "mirror"), "ops.Flip()"),
     **dict.fromkeys(("verticalflip", "vflip", "flipud"), 'ops.Flip(direction="vertical")'),
-    **dict.fromkeys(("rotation", "saferotate"), "ops.Rotate(max_deg=15, step=None)"),
+    "rotation": "ops.Rotate(max_deg=15, step=None)",
+    "saferotate": 'ops.Rotate(max_deg=15, step=None, fit_frame="up")',
     **dict.fromkeys(("rotate90", "rot90", "d4", "squaresymmetry"), "ops.QuarterTurn()"),
     **dict.fromkeys(
         ("affine", "iaaaffine", "shiftscalerotate", "translatex", "translatey", "shearx", "sheary"), _FRAME
     ),
     "fisheye": 'ops.OpticalDistortion(mode="fisheye")',
     "barrel": "ops.LensDistortion()",
-    "elastic": "ops.ElasticTransform()",
+    **dict.fromkeys(("elastic", "gridelasticdeform"), "ops.ElasticTransform()"),
     **dict.fromkeys(
         ("piecewiseaffine", "iaapiecewiseaffine", "thinplatespline"), "ops.ElasticTransform() or ops.GridDistortion()"
     ),
@@ -43,7 +47,9 @@ ANSWERS = {
     **dict.fromkeys(
         ("colorjiggle", "photometricdistort"), "ops.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)"
     ),
-    "plasmabrightnesscontrast": "ops.BrightnessContrast()",
+    **dict.fromkeys(("illumination", "plasmabrightnesscontrast"), "ops.BrightnessContrast() or ops.Gamma()"),
+    "chromaticaberration": "ops.ColorCast()",
+    "xymasking": "ops.CoarseDropout() or ops.GridDropout()",
     "hsv": "ops.HueSaturationValue()",
     "adjustsharpness": "ops.Sharpness()",
     **dict.fromkeys(("rgbshift", "planckianjitter", "whitebalance"), "ops.ColorCast(), or ops.Lighting()"),

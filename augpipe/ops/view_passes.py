@@ -6,8 +6,8 @@ from typing import TypeGuard
 
 from augpipe.ops import Blur, Custom, Flip, Identity, Normalize, Op, Rotate
 from augpipe.ops.commuting import Place, acts_in_look_up, commutes, is_step, shows_the_same_pixels
-from augpipe.ops.groups import AllOf, Group
-from augpipe.ops.op import Beyond
+from augpipe.ops.groups import AllOf, Group, OneOf
+from augpipe.ops.op import Beyond, keyed
 from augpipe.ops.resizes import one_size
 from augpipe.validation.models import changed
 
@@ -132,6 +132,34 @@ def late_steps(passes: Sequence[Keyed], beyond: Beyond, interpolation: str) -> I
                     break
 
 
+def late_within(op: Op, before: Sequence[Op], beyond: Beyond, interpolation: str) -> Iterator[tuple[Op, Op]]:
+    """(step, look-up) for each step of a group that stands before a look-up in it, acts behind it, and does not commute
+    with it.
+
+    Args:
+        op: the group; any other op has none.
+        before: the ops before it in the view.
+        beyond: the border of the view, and its fill.
+        interpolation: of the recipe.
+    """
+    yield from _late_within(op, _place(keyed(before), beyond, interpolation))
+
+
+def _late_within(op: Op, known: Place) -> Iterator[tuple[Op, Op]]:
+    if not isinstance(op, Group):
+        return
+    for inner in op.ops:
+        yield from _late_within(inner, known)
+    if isinstance(op, OneOf) or (isinstance(op, AllOf) and op.in_turn):
+        return
+    for place, first in enumerate(op.ops):
+        looks = [look for later in op.ops[place + 1 :] for look in later.flat if acts_in_look_up(look)]
+        for step in _steps(first):
+            late = next((look for look in looks if not commutes(step, look, known)), None)
+            if late is not None:
+                yield step, late
+
+
 def sized_ops(passes: Sequence[Keyed]) -> Keyed | None:
     """The ops of a view's first pass that choose which rectangle of the image is seen, in how many pixels.
 
@@ -156,7 +184,9 @@ def sized_ops(passes: Sequence[Keyed]) -> Keyed | None:
 
 
 def _looks_at_no_size(op: Op) -> bool:
-    return isinstance(op, Blur | Flip | Identity | Normalize | Rotate) or (is_step(op) and not op.is_within_output)
+    if isinstance(op, Rotate):
+        return op.fit_frame == "no"
+    return isinstance(op, Blur | Flip | Identity | Normalize) or (is_step(op) and not op.is_within_output)
 
 
 def in_one_pass(listed: Sequence[Op]) -> tuple[Op, ...]:

@@ -36,6 +36,7 @@ FLIPS = _built(ops.Flip, direction=st.sampled_from(["horizontal", "vertical"]), 
 ROTATIONS = st.one_of(
     _stepped(ops.Rotate, "max_deg", 400.0),
     st.builds(ops.Rotate, max_deg=ranges(-400, 400), step=st.none(), p=PROBABILITIES),
+    st.builds(ops.Rotate, max_deg=ranges(-400, 400), step=st.none(), fit_frame=st.sampled_from(["up", "down"])),
     _built(
         ops.QuarterTurn,
         turns=st.lists(st.sampled_from([0, 1, 2, 3]), min_size=1, unique=True).map(tuple),

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise, permutations, product
-from math import ceil
+from math import ceil, floor
 from typing import Any
 
 import cv2
@@ -191,6 +191,11 @@ def _rotate(expected: Expected, op: ops.Rotate, drawn: Any) -> None:
         return seen.real, -seen.imag
 
     expected.look_ups.append(look_up)
+    if op.fit_frame != "no":
+        wide, high = expected.out_width, expected.out_height
+        box = wide * abs(turn.real) + high * abs(turn.imag), wide * abs(turn.imag) + high * abs(turn.real)
+        across, down = (max(ceil(side) if op.fit_frame == "up" else floor(side), 1) for side in box)
+        expected.look_ups.append(lambda x, y: (x * across / wide, y * down / high))
 
 
 def _stretch(expected: Expected, op: ops.Stretch, drawn: Any) -> None:
@@ -1015,6 +1020,11 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "rotate": (ops.Rotate(),),
     "rotate far": (ops.Rotate(max_deg=180.0, step=None),),
     "rotate all round": (ops.Rotate(max_deg=(-90.0, 1000.0), step=None),),
+    "rotate to fit": (ops.Rotate(max_deg=(20.0, 70.0), step=None, fit_frame="up"),),
+    "rotate to fit, cropped": (
+        *(ops.Resize(size=(70, 50)), ops.Rotate(max_deg=(100.0, 170.0), step=None, fit_frame="down"), ops.Flip()),
+        *(ops.RandomCrop(size=(40, 44)), ops.Rotate(max_deg=90, fit_frame="down")),
+    ),
     "quarter_turn": (ops.QuarterTurn(turns=(1, 2, 3)),),
     "zoom": (ops.Zoom(factor=(1.0, 1.6)),),
     "zoom out": (ops.Zoom(factor=(0.3, 0.9)),),

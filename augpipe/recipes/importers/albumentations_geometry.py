@@ -56,9 +56,25 @@ def _pad(found: Findings, one: Mapping[str, Any]) -> None:
     if len(multiples) > 1 or (None in least and any(least)):
         raise ValueError("height and width are not padded alike, which is not mapped; give both min_ or one divisor")
     position = str(one.get("position", "center")).rpartition(".")[2].lower()
+    if position == "random" and None not in least and one.get("p", 1.0) == 1.0:
+        _pad_anywhere(found, (int(least[0]), int(least[1])), border, fill)
+        return
     fields = {"size": None if None in least else least, "multiple": multiples.pop(), "position": position}
     made = ops.Pad.model_validate({**fields, "border": border, "fill": fill})
     found.add("PadIfNeeded", _at_times(one, made))
+
+
+def _pad_anywhere(found: Findings, size: tuple[int, int], border: Any, fill: Any) -> None:
+    """Put an image that is no larger than `size` anywhere within it.
+
+    Raises:
+        ValueError: how large it is depends on the file.
+    """
+    sides = found.sides if len(found.sides) == 2 else found.sides * 2
+    if not sides or sides[0] > size[0] or sides[1] > size[1]:
+        raise ValueError("position='random' is mapped behind LongestMaxSize or a Resize of at most that size alone")
+    made = ops.RandomCrop.model_validate({"size": size, "pad_if_needed": True, "border": border, "fill": fill})
+    found.add("PadIfNeeded", made)
 
 
 def _without_padding(one: Mapping[str, Any]) -> None:
@@ -79,12 +95,12 @@ def _random_resized_crop(found: Findings, one: Mapping[str, Any]) -> None:
 def _random_sized_crop(found: Findings, one: Mapping[str, Any]) -> None:
     fields = {"height_px": tuple(one["min_max_height"]), "ratio": (one["w2h_ratio"],) * 2}
     made = ops.RandomResizedCrop.model_validate({"size": size_of(one), **fields})
-    found.add("RandomSizedCrop", _at_times(one, made), look=look_of(one))
+    found.add("RandomSizedCrop", _at_times(one, made), look=look_of_resize(one))
 
 
 def _random_scale(found: Findings, one: Mapping[str, Any]) -> None:
     low, high = limits_of(one, "scale_limit")
-    found.add("RandomScale", ops.RandomResize(factor=(1.0 + low, 1.0 + high), p=one["p"]), look=look_of(one))
+    found.add("RandomScale", ops.RandomResize(factor=(1.0 + low, 1.0 + high), p=one["p"]), look=look_of_resize(one))
 
 
 def _safe_crop(found: Findings, one: Mapping[str, Any]) -> None:
@@ -93,7 +109,7 @@ def _safe_crop(found: Findings, one: Mapping[str, Any]) -> None:
     keep = ops.KeepObjects(rule="all", fallback="whole")
     made = ops.RandomResizedCrop(size=size_of(one), scale=(0.05, 1.0), ratio=(0.5, 2.0), keep_objects=keep)
     note = "crops are drawn until one holds all boxes, where each edge is drawn between the boxes and the image's."
-    found.add("RandomSizedBBoxSafeCrop", _at_times(one, made), note=note, look=look_of(one))
+    found.add("RandomSizedBBoxSafeCrop", _at_times(one, made), note=note, look=look_of_resize(one))
 
 
 def _crop_of_a_box(found: Findings, one: Mapping[str, Any]) -> None:
@@ -120,14 +136,22 @@ def _rotate(found: Findings, one: Mapping[str, Any]) -> None:
     )
 
 
+def _safe_rotate(found: Findings, one: Mapping[str, Any]) -> None:
+    """All of what is turned, shrunk; the centre is half a pixel further right and down there, before in version 1."""
+    is_new, half = "fill" in one, (0.5, 0.5)
+    turned = {"max_deg": limits_of(one, "limit"), "step": None, "fit_frame": "down" if is_new else "up"}
+    made: list[Op] = [ops.Rotate.model_validate(turned), ops.Translate(horizontal=half, vertical=half, unit="px")]
+    if not is_new:
+        made.insert(0, ops.Translate(horizontal=(-0.5, -0.5), vertical=(-0.5, -0.5), unit="px"))
+    found.add("SafeRotate", ops.AllOf(ops=tuple(made), p=one["p"]), look=look_of(one), beyond=border_of(one))
+
+
 def _shift_scale_rotate(found: Findings, one: Mapping[str, Any]) -> None:
     low, high = limits_of(one, "scale_limit")  # about 0: to_dict writes what stood before the 1 was added
     along_x = "shift_limit" if one.get("shift_limit_x") is None else "shift_limit_x"
     along_y = "shift_limit" if one.get("shift_limit_y") is None else "shift_limit_y"
-    factor, is_new = (
-        (1.0 + low, 1.0 + high),
-        "fill" in one,
-    )  # version 2 draws a factor a side, and drops parts of pixels
+    factor = (1.0 + low, 1.0 + high)
+    is_new = "fill" in one  # version 2 draws a factor a side, and drops parts of pixels
     made = (
         ops.Stretch(horizontal=factor, vertical=factor) if is_new else ops.Zoom(factor=factor),
         ops.Rotate(max_deg=limits_of(one, "rotate_limit"), step=None),
@@ -256,6 +280,7 @@ GEOMETRY: dict[str, Maker] = {
     "VerticalFlip": same(ops.Flip, direction="vertical"),
     "RandomRotate90": _turn(lambda p: ops.QuarterTurn(p=p)),
     "Rotate": _rotate,
+    "SafeRotate": _safe_rotate,
     "ShiftScaleRotate": _shift_scale_rotate,
     "Affine": _affine,
     "IAAAffine": add_affine_of_imgaug,

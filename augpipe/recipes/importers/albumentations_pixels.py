@@ -285,6 +285,14 @@ def _clahe(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("CLAHE", made, note=CLAHE_NOTE)
 
 
+def _channel_dropout(found: Findings, one: Mapping[str, Any]) -> None:
+    few, most = one["channel_drop_range"]
+    if few != 1 or most > 2:
+        raise ValueError(f"channel_drop_range={few, most} is not mapped; (1, 1) and (1, 2) are")
+    fill = one["fill"] if "fill" in one else one["fill_value"]
+    found.add("ChannelDropout", ops.ChannelDropout(max_channels=most, fill=float(fill), p=one["p"]))
+
+
 def _compression(found: Findings, one: Mapping[str, Any]) -> None:
     kind = one.get("compression_type", "jpeg")
     if str(kind).rpartition(".")[2].lower() not in ("jpeg", "0"):
@@ -376,7 +384,7 @@ PIXELS: dict[str, Maker] = {
     "ISONoise": _iso_noise,
     "RandomFog": _fog,
     "RandomShadow": _shadow,
-    "ChannelDropout": refused("blackens a channel; write ChannelShuffle or ToGray, here also ColorCast"),
+    "ChannelDropout": _channel_dropout,
     "RandomSunFlare": refused(f"draws a flare; {TONES}"),
     "RandomRain": refused("draws lines; write RandomFog of version 1, or MotionBlur"),
     "RandomSnow": refused(f"whitens dark parts; {TONES}"),

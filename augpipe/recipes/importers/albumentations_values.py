@@ -1,7 +1,6 @@
 """What transforms of albumentations say, in either version's words: sizes, ranges, looks, borders."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from augpipe.ops.op import Beyond
@@ -32,16 +31,17 @@ def limits_of(one: Mapping[str, Any], name: str, centre: float = 0.0) -> tuple[f
 
 
 def look_of(one: Mapping[str, Any]) -> Look:
-    """How a transform looks between pixels."""
-    mode = one.get("interpolation", 1)
-    averages = one.get("area_for_downscale") is not None  # which no pixel of a smaller image is left out of
-    return Look(interpolation=INTERPOLATIONS.get(mode, f"OpenCV's {mode}"), antialias=averages)
+    """How a map looks between pixels; OpenCV takes area for bilinear there."""
+    look = look_of_resize(one)
+    return Look(interpolation="bilinear", antialias=False) if look.interpolation == "area" else look
 
 
 def look_of_resize(one: Mapping[str, Any]) -> Look:
-    """That of what makes images of another size: by area it averages."""
-    look = look_of(one)
-    return replace(look, antialias=True) if look.interpolation == "area" else look
+    """How what makes images of another size looks between pixels: by area it averages."""
+    mode = one.get("interpolation", 1)
+    name = INTERPOLATIONS.get(mode, f"OpenCV's {mode}")
+    averages = one.get("area_for_downscale") is not None  # which no pixel of a smaller image is left out of
+    return Look(interpolation=name, antialias=averages or name == "area")
 
 
 def border_of(one: Mapping[str, Any]) -> Beyond:

@@ -5,6 +5,7 @@ from typing import Any
 
 USUAL_NAMES = {
     "A": "albumentations",
+    "alb": "albumentations",
     "albu": "albumentations",
     "ToTensorV2": "albumentations.pytorch.ToTensorV2",
     "T": "torchvision.transforms",
@@ -12,6 +13,7 @@ USUAL_NAMES = {
     "v2": "torchvision.transforms.v2",
     "InterpolationMode": "torchvision.transforms.InterpolationMode",
     "K": "kornia.augmentation",
+    "KA": "kornia.augmentation",
     "create_transform": "timm.data.create_transform",
     "Image": "PIL.Image",
     "nn": "torch.nn",

@@ -16,13 +16,14 @@ from augpipe.ops.view_passes import (
     has_own_look,
     in_one_pass,
     late_steps,
+    late_within,
     passes_of,
     without_own_look,
 )
 from augpipe.recipes.importers.functions import NOT_RUN, OF_SCRIPT
-from augpipe.recipes.importers.looks import FIRST, INTERPOLATIONS, look_alone, looked_at_once
+from augpipe.recipes.importers.looks import FIRST, INTERPOLATIONS, in_turn, look_alone, looked_at_once
 from augpipe.recipes.importers.measured import judged
-from augpipe.recipes.importers.reasons import in_their_words, reason
+from augpipe.recipes.importers.reasons import in_their_words, reason, unknown
 from augpipe.recipes.importers.sides import sides_of
 from augpipe.recipes.importers.units import leave_out_behind, normalize_last
 
@@ -140,7 +141,7 @@ class Findings:
         name = self.name_of(one)
         try:
             if name not in makers:
-                raise ValueError(NOT_RUN if name.endswith(OF_SCRIPT) else "is not known here")
+                raise ValueError(NOT_RUN if name.endswith(OF_SCRIPT) else unknown(name, makers))
             makers[name](self, one)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             if self._never_happens(one):
@@ -194,13 +195,14 @@ class Findings:
             passes = (acting,)
             self.ops[:] = in_one_pass(self.ops)
         for step, look_up in late_steps(passes, beyond, interpolation):
-            self._act_late(step, f"the {look_up.op}" if look_up.is_crop else look_up.op)
+            self._act_late(step, look_up)
         for names in (looked_at_once(self.rows, own) for own in passes):
             if len(names) > 1:
                 told = f"one look-up here, less blurred than by {self.source}, which interpolates each time."
                 self.note(f"{', '.join(dict.fromkeys(names))}: {told}")
 
-    def _act_late(self, op: Op, before: str) -> None:
+    def _act_late(self, op: Op, look_up: Op) -> None:
+        before = f"the {look_up.op}" if look_up.is_crop else look_up.op
         told = in_their_words(f"stands before {before}, and acts after it here.", self.rows)
         self.note(f"{in_their_words(op.op, self.rows)}: {told}")
         for place, row in enumerate(self.rows):
@@ -266,6 +268,29 @@ class Findings:
                 if any(map(_bends, self.ops[first:at])):
                     self._looks_alone(place, beyond, chosen)
 
+    def _act_in_turn(self, beyond: Beyond, interpolation: str) -> None:
+        """Have groups in which a step waits for a look-up act in turn, where there are passes left; else say so."""
+        told = {id(inner) for row in self.rows if FIRST in row.note for op in row.ops for inner in op.flat}
+        for at, op in enumerate(self.ops):
+            late = [*late_within(op, self.ops[:at], beyond, interpolation)]
+            if all(id(step) in told for step, _ in late):
+                continue
+            made = in_turn(op, interpolation)
+            listed = [*self.ops[:at], made, *self.ops[at + 1 :]]
+            waits = any(late_within(made, self.ops[:at], beyond, interpolation))
+            if not waits and len(passes_of(keyed(listed), beyond, interpolation)) <= MOST_PASSES:
+                self._replace(op, made)
+            else:
+                for step, look_up in late:
+                    self._act_late(step, look_up)
+
+    def _replace(self, old: Op, new: Op) -> None:
+        """Have an op be another one, in rows, too."""
+        self.ops[:] = [new if op is old else op for op in self.ops]
+        for place, row in enumerate(self.rows):
+            if any(op is old for op in row.ops):
+                self.rows[place] = replace(row, ops=tuple(new if op is old else op for op in row.ops))
+
     def _looks_alone(self, place: int, beyond: Beyond, chosen: Look) -> bool:
         """Have a map that looks otherwise than the recipe do so in a pass of its own, where there is one left."""
         row = self.rows[place]
@@ -274,9 +299,7 @@ class Findings:
             return False
         old, group = next((old, new) for old, new in zip(self.ops, alone, strict=False) if old is not new)
         self.ops[:], self.rows[place] = alone, replace(row, ops=(group,))
-        for held_by, other in enumerate(self.rows):
-            if any(op is old for op in other.ops):
-                self.rows[held_by] = replace(other, ops=tuple(group if op is old else op for op in other.ops))
+        self._replace(old, group)
         return True
 
     def recipe_fields(self, strict: bool | None) -> dict[str, Any]:
@@ -297,6 +320,7 @@ class Findings:
         border, fill = borders[0] if borders else ("context", (0.0, 0.0, 0.0))
         look = self._one_look((border, fill))
         self._part_bends((border, fill), look)
+        self._act_in_turn((border, fill), look.interpolation)
         self._note_order((border, fill), look.interpolation)
         if self.problems and strict is not False:
             how = " by strict=False (--leave-out)," if strict else ""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from augpipe import ops
 from augpipe.ops import Op
+from augpipe.ops.commuting import acts_in_look_up, is_step
 from augpipe.ops.view_passes import MOST_PASSES, has_own_look
 from augpipe.validation.models import changed
 
@@ -53,6 +54,27 @@ def finished_in_turn(made: Iterable[Op], interpolation: str) -> tuple[Op, ...]:
 
 def _in_turn(op: Op) -> Op:
     return changed(op, in_turn=True) if isinstance(op, ops.AllOf) else op
+
+
+def in_turn(op: Op, interpolation: str) -> Op:
+    """A group of which each look-up, and so each group that is chosen, looks at what the steps before it have made; any
+    other op, and a group that cannot look like that, as it is."""
+    if interpolation not in INTERPOLATIONS or not isinstance(op, ops.AllOf | ops.OneOf) or op.own_look is not None:
+        return op
+    if isinstance(op, ops.AllOf):
+        return changed(op, ops=_runs(op.ops), in_turn=True, own_look=interpolation)
+    held = (changed(one, ops=_runs(one.ops), in_turn=True) if isinstance(one, ops.AllOf) else one for one in op.ops)
+    return changed(op, ops=tuple(held), own_look=interpolation)
+
+
+def _runs(listed: Iterable[Op]) -> tuple[Op, ...]:
+    """The ops in as few groups as begin with a look-up wherever a step is before one."""
+    runs: list[list[Op]] = [[]]
+    for op in listed:
+        if any(map(acts_in_look_up, op.flat)) and any(is_step(inner) for one in runs[-1] for inner in one.flat):
+            runs.append([])
+        runs[-1].append(op)
+    return tuple(run[0] if len(run) == 1 else ops.AllOf(ops=tuple(run)) for run in runs)
 
 
 def looked_at_once(rows: Iterable["Row"], acting: Iterable[tuple[str, Op]]) -> list[str]:

@@ -1,10 +1,14 @@
 """Why transforms cannot be mapped, in the words that they are written in: their own names and arguments."""
 
+import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from augpipe.ops.kinds import KINDS
+from augpipe.ops.other_names import ANSWERS
 from augpipe.validation.models import FieldError
+from augpipe.validation.suggest import elsewhere, plain
 
 if TYPE_CHECKING:
     from augpipe.recipes.importers.findings import Row
@@ -94,3 +98,13 @@ def in_their_words(text: str, rows: "Iterable[Row]") -> str:
                 names.setdefault(kind, []).append(row.name)
     told = {kind: " or ".join(dict.fromkeys(of)) for kind, of in names.items()}
     return re.sub(r"\b[a-z][a-z0-9_]*\b(?![=(])", lambda found: told.get(found[0], found[0]), text)
+
+
+def unknown(name: str, makers: Iterable[str]) -> str:
+    """That a transform is not known, and what is nearest: an op, or transforms that are called nearly so."""
+    same = next((f"ops.{kind.__name__}()" for kind in KINDS.values() if plain(kind.__name__) == plain(name)), None)
+    if instead := same or elsewhere(name, ANSWERS):
+        return f"is not known here; {'write ' if instead.startswith('ops.') else ''}{instead}"
+    *others, last = difflib.get_close_matches(name, list(makers), n=3) or [""]
+    near = f"{', '.join(others)} and {last} are" if others else f"{last} is" if last else ""
+    return f"is not known here; {near}" if near else "is not known here"

@@ -79,8 +79,8 @@ def found_in(arguments: Mapping[str, Any]) -> Findings:
     given = {**DEFAULTS, **{name: value for name, value in arguments.items() if name in DEFAULTS}}
     if given["train_crop_mode"] not in (None, "rrc"):
         found.refuse("train_crop_mode", f"{given['train_crop_mode']!r} is not mapped; 'rrc' is")
-    if given["crop_mode"] not in (None, "center", "squash") or given["crop_border_pixels"]:
-        found.refuse("crop_mode", "only 'center' and 'squash', without crop_border_pixels, are mapped")
+    if given["crop_mode"] not in (None, "center", "squash", "border") or given["crop_border_pixels"]:
+        found.refuse("crop_mode", "only 'center', 'squash' and 'border', without crop_border_pixels, are mapped")
     if given["separate"]:
         found.refuse("separate", "a recipe is one list; import without it")
     try:
@@ -130,6 +130,9 @@ def _evaluate(found: Findings, given: Mapping[str, Any]) -> None:
     if not isinstance(given["input_size"], int) if is_training else given["crop_mode"] == "squash":
         squashed = ops.Resize(size=(scale, scale))
         made: list[Op] = [squashed] if scale == height else [squashed, ops.CenterCrop(size=height)]
+    elif not is_training and given["crop_mode"] == "border":
+        fill = levels([round(255 * x) for x in given["mean"]])
+        made = [ops.ResizeLongest(size=scale), ops.Pad(size=(height, width), fill=fill), ops.CenterCrop(size=height)]
     else:
         made = [ops.CenterCrop(size=(height, width), scale=scale)]
     is_random = is_training and given["interpolation"] == "random"  # which timm takes for bilinear there

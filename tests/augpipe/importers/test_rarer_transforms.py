@@ -344,3 +344,51 @@ def test_a_refusal_names_the_transform_and_the_argument_that_are_written(text: s
         importers.from_text(text, version="2" if text.startswith("A.") else None)
     ours = ("all_of", "one_of", "pad ", "random_crop", "optical_distortion")
     assert not any(name in str(caught.value) for name in ours)
+
+
+@pytest.mark.parametrize(("version", "border"), [("1", "reflect_101"), ("2", "constant")])
+def test_a_safe_rotation_shrinks_all_of_what_it_turns_into_the_frame(version: str, border: str) -> None:
+    found = importers.from_text("A.Compose([A.Resize(60, 90), A.SafeRotate((30, 30), p=1)])", version=version)
+    assert found.exact == ("Resize", "SafeRotate") and found.recipe.border == border
+    white = importers.from_text(
+        "A.Compose([A.Resize(60, 90), A.SafeRotate((30, 30), border_mode=0, p=1)])", version=version
+    ).recipe
+    shown = np.asarray(Augment(white, dtype="uint8", layout="NHWC")(np.full((60, 90, 3), 255, np.uint8)))[..., 0]
+    # of a box of 90 cos 30 + 60 sin 30 by 90 sin 30 + 60 cos 30
+    assert np.mean(shown) / 255 == pytest.approx(60 * 90 / (107.94 * 96.96), rel=0.02)
+    for end in (shown[0], shown[-1], shown[:, 0], shown[:, -1]):
+        assert (end > 200).sum() < 6  # a corner of the image
+
+
+@pytest.mark.parametrize("call", ["A.Rotate", "A.GridDistortion", "A.ElasticTransform", "A.Perspective"])
+def test_a_map_by_area_is_bilinear_as_in_opencv(call: str) -> None:
+    by_area, plain = (
+        importers.from_text(f"A.Compose([A.Resize(32, 32), {call}({look}p=1)])", version="2")
+        for look in ("interpolation=3, ", "")
+    )
+    assert by_area.recipe == plain.recipe and by_area.rows == plain.rows
+
+
+@pytest.mark.parametrize(
+    "call", ["A.RandomScale(0.1, interpolation=3)", "A.RandomSizedCrop((20, 30), (32, 32), 1.0, 3)"]
+)
+def test_a_drawn_size_by_area_averages(call: str) -> None:
+    found = importers.from_text(f"A.Compose([{call}, A.RandomCrop(20, 20)])", version="2")
+    assert found.recipe.antialias and "area interpolation becomes bilinear." in found.rows[0].note
+
+
+def test_channels_are_dropped() -> None:
+    found = importers.from_text("A.ChannelDropout((1, 2), fill_value=9, p=0.2)", version="1")
+    assert found.recipe.ops == (ops.ChannelDropout(max_channels=2, fill=9.0, p=0.2),) and found.exact
+    with pytest.raises(ValueError, match=r"channel_drop_range=\(2, 2\) is not mapped; \(1, 1\) and \(1, 2\) are"):
+        importers.from_text("A.ChannelDropout((2, 2))")
+
+
+def test_an_image_is_padded_anywhere_where_it_is_no_larger() -> None:
+    text = "A.Compose([{}A.PadIfNeeded(64, 64, position='random', border_mode=0, value=(9, 8, 7))])"
+    found = importers.from_text(text.format("A.LongestMaxSize(64), "), version="1")
+    assert found.recipe.ops[-1] == ops.RandomCrop(size=(64, 64), pad_if_needed=True, fill=(9.0, 8.0, 7.0))
+    assert found.exact[-1] == "PadIfNeeded"
+    for before in ("", "A.LongestMaxSize(65), ", "A.SmallestMaxSize(64), ", "A.Resize(64, 65), ", "A.Resize(65, 64), "):
+        with pytest.raises(ValueError, match="PadIfNeeded: position='random' is mapped behind LongestMaxSize or a"):
+            importers.from_text(text.format(before), version="1")

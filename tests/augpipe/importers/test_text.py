@@ -1,5 +1,6 @@
 """Recipes in the text of scripts: read as the library would build them, never executed, refused where a run decides."""
 
+import re
 from typing import Any
 
 import pytest
@@ -185,12 +186,17 @@ def test_the_version_of_albumentations_is_told_by_the_arguments() -> None:
 
 def test_what_cannot_be_mapped_is_left_out_where_that_is_asked_for() -> None:
     text = "A.Compose([A.HorizontalFlip(), A.RandomGravel(p=0.1), A.Normalize()])"
-    with pytest.raises(ValueError, match=r"RandomGravel: is not known here\nLeave them out by strict=False"):
+    with pytest.raises(
+        ValueError, match=r"RandomGravel: is not known here; no op here does it: .*\nLeave them out by strict=False"
+    ):
         importers.from_text(text)
     found = importers.from_text(text, strict=False)
     assert found.recipe.ops == (ops.Flip(), ops.Normalize())
     assert [row.verdict for row in found.rows] == ["exact", "left out", "exact"]
-    assert "RandomGravel: is not known here: left out." in found.notes
+    assert any(
+        note.startswith("RandomGravel: is not known here; no op") and note.endswith(": left out.")
+        for note in found.notes
+    )
     assert found.table().text().splitlines()[2].split("   ")[0].strip() == "RandomGravel"
 
 
@@ -544,3 +550,27 @@ def test_levels_stay_levels_where_a_dtype_is_uint8() -> None:
     listed = "v2.Compose([v2.ToDtype(torch.uint8, scale=True), v2.Resize((8, 8)), v2.RandomRotation(5, fill=128)])"
     found = importers.from_text(listed).recipe
     assert found.ops[-1].op != "normalize" and found.fill == (128.0, 128.0, 128.0)
+
+
+@pytest.mark.parametrize("call", ["alb.HorizontalFlip()", "KA.RandomHorizontalFlip()"])
+def test_usual_names_of_libraries_need_no_import(call: str) -> None:
+    assert importers.from_text(call).recipe.ops[0] == ops.Flip()
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("A.Erasing()", "Erasing: is not known here; write ops.Erase()"),
+        ("A.Illumination()", "Illumination: is not known here; write ops.BrightnessContrast() or ops.Gamma()"),
+        ("A.AutoContrast()", "AutoContrast: is not known here; write ops.AutoContrast()"),
+        (
+            "T.RandomRotates()",
+            "RandomRotates: is not known here; RandomRotation, RandomResize and RandomSolarize are",
+        ),
+        ("A.ToGrey()", "ToGrey: is not known here; ToGray"),
+        ("A.Qqqq()", "Qqqq: is not known here\n"),
+    ],
+)
+def test_a_transform_that_nobody_knows_is_answered_with_the_nearest(call: str, told: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(told)):
+        importers.from_text(call, version="2" if call.startswith("A.") else None)

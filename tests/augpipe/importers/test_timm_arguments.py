@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from augpipe import importers, ops, policies, recipes
+from augpipe import Augment, importers, ops, policies, recipes
 from augpipe.recipes.importers.timm import DEFAULTS, UNMAPPED
 from augpipe.validation.models import changed
 
@@ -129,6 +129,14 @@ def test_an_image_is_squashed_where_timm_squashes_it() -> None:
     found = importers.from_timm(input_size=96, is_training=False, crop_mode="squash", crop_pct=0.75)
     assert found.recipe.ops[:2] == (ops.Resize(size=(128, 128)), ops.CenterCrop(size=96))
     assert importers.from_timm(input_size=96, no_aug=True).recipe.ops[0] == ops.CenterCrop(size=(96, 96), scale=96)
+
+
+def test_a_border_of_the_mean_is_shown_around_all_of_an_image() -> None:
+    found = importers.from_timm(input_size=90, is_training=False, crop_mode="border", crop_pct=0.9, normalize=False)
+    shown = np.asarray(Augment(found.recipe, dtype="uint8", layout="NHWC")(np.full((100, 200, 3), 255, np.uint8)))
+    white = (shown == 255).all(-1)
+    assert white[20:70].all() and not white[:20].any() and not white[70:].any()  # of 50x100, which lose 5 at each end
+    assert (shown[~white] == (124, 116, 104)).all()
 
 
 def test_no_aug_is_for_training_only_and_leaves_no_other_crop_mode() -> None:

@@ -760,7 +760,7 @@ def test_one_number_normalises_all_channels(mean: Any, std: Any) -> None:
         (ops.RandomResize, {"size": 20}, r"size=20 must be two short sides in pixels, .*: size=\[smallest, largest\]"),
         (ops.RandomResize, {"size": (10, 20), "within": 9}, "and within=9 goes with factor. Leave one of them out"),
         (ops.Normalize, {"std": (58.4, 57.1, 57.4)}, "are given in 0..1"),
-        (ops.Rotate, {"zzz": 5}, r"'zzz' is not a field of Rotate. Its fields: max_deg, step, p\."),
+        (ops.Rotate, {"zzz": 5}, r"'zzz' is not a field of Rotate. Its fields: max_deg, step, p, fit_frame\."),
     ],
 )
 def test_impossible_ranges(kind: type[ops.Op], fields: dict[str, Any], message: str) -> None:
@@ -827,6 +827,7 @@ def test_an_op_writes_the_fields_that_it_wrote_when_it_came(request: pytest.Fixt
         (ops.RandomResizedCrop(align_corners=True), "align_corners"),
         (ops.ElasticTransform(side_px=224), "side_px"),
         (ops.QuarterTurn(swaps_sides=True), "swaps_sides"),
+        (ops.Rotate(fit_frame="up"), "fit_frame"),
         (ops.GridDistortion(cells="whole_px"), "cells"),
         (ops.Perspective(corners="centres"), "corners"),
         (ops.Perspective(inner_std=(0.1, 0.2)), "inner_std"),

@@ -1,0 +1,64 @@
+"""Groups in which a step stands before a look-up: they finish in turn, as in their library, or say that they do not."""
+
+import numpy as np
+import pytest
+
+from augpipe import Augment, importers
+
+STRIPE = "A.CoarseDropout(num_holes_range=(1, 1), hole_height_range=(64, 64), hole_width_range=(8, 8), fill=0, p=1)"
+TURN = "A.Rotate(limit=(40, 40), border_mode=cv2.BORDER_REFLECT_101, p=1)"
+TOLD = "stands before Rotate, and acts after it here."
+
+
+def has_upright_stripe(group: str) -> bool:
+    """Whether what it makes of a white image has a column that is dark."""
+    recipe = importers.from_text(f"A.Compose([A.Resize(64, 64), {group}])", version="2").recipe
+    shown = Augment(recipe, dtype="uint8", layout="NHWC")(np.full((80, 90, 3), 255, np.uint8))
+    dark = np.asarray(shown).max(axis=2) < 128
+    assert 0.05 < dark.mean() < 0.3
+    return bool((dark.mean(axis=0) > 0.95).any())
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        f"A.Sequential([{STRIPE}, {TURN}], p=0.9999)",
+        f"A.OneOf([A.Sequential([A.NoOp(), {STRIPE}, {TURN}, A.HorizontalFlip(p=1)])], p=1)",
+        f"A.Compose([A.ToGray(p=1), A.Blur(blur_limit=(3, 3), p=1), {STRIPE}, A.VerticalFlip(p=1), {TURN}], p=0.9999)",
+    ],
+)
+def test_a_hole_before_a_turn_is_turned(group: str) -> None:
+    assert not has_upright_stripe(group)
+    rows = importers.from_text(f"A.Compose([A.Resize(64, 64), {group}])", version="2").rows
+    assert {row.verdict for row in rows} <= {"exact"}
+    assert all(any(own is op for op in rows[-1].ops) for own in rows[-1].ops)
+
+
+def test_a_group_with_nothing_to_wait_for_stays_in_one_look_up() -> None:
+    behind = f"A.Sequential([{TURN}, {STRIPE}], p=1)"
+    assert has_upright_stripe(behind)
+    for group in (behind, f"A.Sequential([A.ToGray(p=1), {TURN}], p=1)", f"A.OneOf([{STRIPE}, {TURN}], p=1)"):
+        assert importers.from_text(f"A.Compose([A.Resize(64, 64), {group}])", version="2").recipe.num_passes == 1
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        f"A.SomeOf([{STRIPE}, {TURN}], n=2)",
+        f"A.OneOf([A.NoOp(), A.OneOf([A.Sequential([{STRIPE}, {TURN}], p=1)], p=1)], p=1)",
+        f"A.Sequential([{', '.join([STRIPE, TURN] * 5)}], p=0.9)",
+    ],
+)
+def test_a_group_that_cannot_act_in_turn_says_so(group: str) -> None:
+    found = importers.from_text(f"A.Compose([A.Resize(64, 64), {group}])", version="2")
+    assert f"CoarseDropout: {TOLD}" in found.notes and "CoarseDropout" not in found.exact
+    assert found.recipe.num_passes == 1
+
+
+def test_functions_of_torchvision_that_are_applied_together_act_in_turn() -> None:
+    erased = "T.RandomErasing(p=1, scale=(0.1, 0.1), ratio=(9, 9), value=0)"
+    turned = "T.RandomRotation((40, 40), interpolation=InterpolationMode.BILINEAR)"
+    found = importers.from_text(f"T.Compose([T.Resize((64, 64)), T.RandomApply([{erased}, {turned}], p=0.5)])")
+    assert found.recipe.num_passes == 3 and found.rows[-1].name == "RandomApply" and "RandomApply" in found.exact
+    order = importers.from_text(f"T.Compose([T.Resize((64, 64)), T.RandomOrder([{erased}, {turned}])])")
+    assert order.recipe.num_passes == 3 and "RandomOrder" not in order.exact
