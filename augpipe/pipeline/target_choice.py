@@ -53,6 +53,11 @@ def chosen_targets(
         )
     for recipe in recipes:
         _refuse(recipe, has_label_maps=bool(source.has_label_maps))
+        if options.polygons and recipe.pastes_objects:
+            raise ValueError(
+                f"{recipe.called} has copy_paste, which cuts masks of objects that it covers, and not their polygons. "
+                "Choose TargetOptions(masks=True) in place of polygons=True, or leave copy_paste out."
+            )
     if options.masks or options.polygons:
         known = targets_of_none(source)
         if known is None or known.polygons is None:
@@ -65,6 +70,30 @@ def chosen_targets(
         return options
     chosen = {name: getattr(options, name) for name in options.model_fields_set}  # all else stays unsaid
     return TargetOptions.model_validate(chosen | {"keypoint_swaps": swaps})
+
+
+def check_pasting(
+    recipes: Sequence[Recipe], source: Source, targets: "TargetOptions | None", *, is_native: bool
+) -> None:
+    """Refuse recipes that paste objects where a loader does not.
+
+    Raises:
+        ValueError: batches are not made on the CPU by the native backend, or no outlines of objects are known.
+    """
+    for recipe in recipes:
+        if not recipe.pastes_objects:
+            continue
+        if not is_native:
+            raise ValueError(
+                f"{recipe.called} has copy_paste, which pastes on the CPU with the native backend only. Choose "
+                'device="cpu" and backend="native", or leave copy_paste out.'
+            )
+        known = targets_of_none(source) if targets is not None and has_targets(source) else None
+        if targets is None or known is None or known.polygons is None:
+            raise ValueError(
+                f"{recipe.called} has copy_paste, which cuts objects out along their outlines, and these batches have "
+                f"none: {source!r:.200}. Give a source with outlines of objects, or leave copy_paste out."
+            )
 
 
 def _refuse_unasked(source: Source) -> None:

@@ -24,6 +24,12 @@ RECIPES = TARGET_RECIPES | {
     f"{name}, pasted": TARGET_RECIPES[name].model_copy(update={"mixing": (ops.CutMix(p=0.8),)})
     for name in ("cropped", "views", "bent")
 }
+RECIPES |= {
+    f"{name}, objects pasted": TARGET_RECIPES[name].model_copy(
+        update={"mixing": (ops.CopyPaste(p=0.8, object_p=0.7, blur_px=0.5),)}
+    )
+    for name in ("cropped", "views", "bent")
+}
 RECIPES["mosaic"] = Recipe(
     mosaic=ops.Mosaic(size=30, p=0.8),
     ops=(ops.Rotate(), ops.Zoom(), ops.CenterCrop(size=30), ops.Flip()),
@@ -41,7 +47,9 @@ def source() -> ObjectSource:
 
 
 def loader_of(name: str, objects: Any = None, **options: Any) -> Loader:
-    defaults = {"batch_size": 5, "seed": 9, "framework": "numpy", "num_threads": 2, "targets": OPTIONS}
+    # the polygons of what others are pasted on are not cut, and refused
+    chosen = OPTIONS.model_copy(update={"polygons": not RECIPES[name].pastes_objects})
+    defaults = {"batch_size": 5, "seed": 9, "framework": "numpy", "num_threads": 2, "targets": chosen}
     return Loader(objects or source(), RECIPES[name], **{**defaults, **options})
 
 
