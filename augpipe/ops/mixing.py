@@ -101,8 +101,8 @@ class CopyPaste(Mix):
     """How often each object of the other image is pasted. The paper takes a random subset of them; torchvision's
     reference takes each with 0.63 or more."""
     blur_px: Annotated[float, Field(ge=0.0, le=50.0)] = 0.0
-    """Standard deviation of the Gaussian that blurs the edge of what is pasted, in output pixels; 0 is a hard edge, which
-    the paper found as good. torchvision's reference blurs by 2. Targets are cut at the hard edge."""
+    """Standard deviation of the Gaussian that blurs the edge of what is pasted, in output pixels; 0 is a hard edge,
+    which the paper found as good. torchvision's reference blurs by 2. Targets are cut at the hard edge."""
 
     def caption(self, mixed: Mapping[str, Any]) -> str:
         if mixed["weight"] == 1.0:

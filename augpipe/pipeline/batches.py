@@ -158,8 +158,8 @@ def _target_stages(settings: Settings) -> tuple[list[Stage], list[Stage]]:
 
 
 def _pasting_stages(settings: Settings) -> list[Stage]:
-    """What finds the objects that are pasted; nothing where the recipe pastes none."""
-    if not settings.recipe.pastes_objects:
+    """What finds the objects that are pasted; nothing where the recipe pastes none, or images are only timed."""
+    if not settings.recipe.pastes_objects or settings.targets is None:
         return []
     from augpipe.pipeline.pasting_stage import plan_pastes
 

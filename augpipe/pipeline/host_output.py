@@ -109,8 +109,8 @@ class HostOutput:
                 paste(own, partner, alpha, self._settings.form)
 
     def _pieces(self, batch: BatchInProgress, view: int, places: Sequence[int]) -> list[tuple[Any, Any, Any]]:
-        """What is pasted on images of a view at some places: the part of each that changes, of its partner before that is
-        changed, and the alpha."""
+        """What is pasted on images of a view at some places: the part of each that changes, the same part of its
+        partner before that one is changed, and the alpha."""
         assert batch.request.block.mixing is not None
         partners = batch.request.block.mixing.partner_places[batch.request.cut]
         images = self._images(batch, view)
@@ -118,7 +118,9 @@ class HostOutput:
         for place in places:
             if (found := batch.pasted[view].get(place)) is not None and found.alpha.size:
                 left, top, right, bottom = found.region
-                cut = np.s_[..., top:bottom, left:right] if self._settings.form.planar else np.s_[top:bottom, left:right]
+                cut = (
+                    np.s_[..., top:bottom, left:right] if self._settings.form.planar else np.s_[top:bottom, left:right]
+                )
                 pieces.append((images[place][cut], images[partners[place]][cut].copy(), found.alpha))
         return pieces
 
@@ -127,7 +129,8 @@ class HostOutput:
         height, width = batch.sizes[view]
         planar, num = self._settings.form.planar, len(batch.items)
         shape = (num, 3, height, width) if planar else (num, height, width, 3)
-        return batch.target[view][: math.prod(shape)].reshape(shape)
+        images: npt.NDArray[np.generic] = batch.target[view][: math.prod(shape)].reshape(shape)
+        return images
 
     def put_together(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
         """Put together the images of all views that are mosaics of the items and their guests."""

@@ -117,8 +117,8 @@ class BatchInProgress:
     mix_jobs: tuple[Rows, ...] = ()
     """For each view, (n,) `gpu_ops.image.mix.MIX_JOB`, once every item is decoded; none where the recipe mixes not."""
     pasted: "tuple[dict[int, PastedObjects], ...]" = ()
-    """For each view, place of an image -> the objects of its partner that are pasted on it; none where the recipe pastes
-    no objects."""
+    """For each view, place of an image -> the objects of its partner that are pasted on it; none where the recipe
+    pastes no objects."""
     labels: Labels | MixedLabels | None = None
     """(B,) or (B, k), or mixed, once every item is decoded."""
     columns: Mapping[str, Any] = field(default_factory=dict)

@@ -53,9 +53,7 @@ def plan_pastes(settings: Settings, batch: BatchInProgress, items: Sequence[Item
         assert isinstance(mix, CopyPaste)
         numbers, places = _outlined(objects, partner)
         chosen[row] = numbers[uniform[row, places] < mix.object_p]
-    shown = ShownImages(
-        output=outputs, image=partners, weights=np.ones(len(outputs)), mixes=True, only=chosen
-    )
+    shown = ShownImages(output=outputs, image=partners, weights=np.ones(len(outputs)), mixes=True, only=chosen)
     some, which, _ = of_shown(objects, shown)
     numbers = np.concatenate([*chosen.values()])
     for view, (rows, size) in enumerate(zip(plan.views, batch.sizes, strict=True)):
@@ -66,7 +64,7 @@ def plan_pastes(settings: Settings, batch: BatchInProgress, items: Sequence[Item
             own = np.flatnonzero((which == row) & mapped.stays)
             masks = filled_rings([mapped.polygons[number] for number in own], size)
             is_there = masks.any(axis=(1, 2))
-            mask = masks.any(axis=0)
+            mask: npt.NDArray[np.bool_] = np.any(masks, axis=0)
             region, alpha = alpha_plane(mask, mix.blur_px)
             batch.pasted[view][output] = PastedObjects(
                 numbers=numbers[own[is_there]], mask=mask, region=region, alpha=alpha

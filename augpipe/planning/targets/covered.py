@@ -109,8 +109,8 @@ def _are_within(mask: Bool, points: Float) -> Bool:
 
 
 def order_of_outlines(polygons: Sequence[Sequence[Float]]) -> Int:
-    """(N,) the place of each object among N with outlines, by where these lie: in which order a source lists its objects
-    does not matter."""
+    """(N,) the place of each object among N with outlines, by where these lie: in which order a source lists its
+    objects does not matter."""
     bounds = np.empty((len(polygons), 4))
     for number, rings in enumerate(polygons):
         points = np.concatenate(list(rings))

@@ -8,7 +8,8 @@ import numpy.typing as npt
 import pytest
 from scipy import ndimage
 
-from augpipe import Augment, Batch, Loader, Recipe, Schedule, TargetOptions, ops, plan
+from augpipe import Augment, Loader, Recipe, Schedule, TargetOptions, ops, plan
+from augpipe.pipeline.target_choice import check_pasting
 from tests.augpipe.loader.loader_sources import TEXT
 from tests.augpipe.loader.target_sources import (
     BENT,
@@ -150,9 +151,9 @@ def test_blurred_edges_are_those_of_scipys_gaussian(source: ObjectSource, dtype:
             expected = own + alpha * (plain[partner].astype(np.float64) - own)
             bound = {"uint8": 0.501, "float16": 0.07, "float32": 1e-3}[dtype]
             assert np.abs(image - expected).max() <= bound
-            np.testing.assert_array_equal(image[np.broadcast_to(alpha == 0.0, image.shape)], own[
-                np.broadcast_to(alpha == 0.0, image.shape)
-            ])
+            np.testing.assert_array_equal(
+                image[np.broadcast_to(alpha == 0.0, image.shape)], own[np.broadcast_to(alpha == 0.0, image.shape)]
+            )
             assert row["mixing"]["weight"] == pytest.approx(1.0 - alpha.mean(), abs=1e-6)
             num_soft += int(((alpha > 0.05) & (alpha < 0.95)).any())
     assert num_soft > 20
@@ -309,3 +310,15 @@ def test_it_reads_and_writes_toml(tmp_path: Path) -> None:
     assert Recipe.load(tmp_path / "pasted.toml").mixing == recipe.mixing
     with pytest.raises(ValueError, match="goes into the recipe's mixing"):
         Recipe(ops=(ops.CopyPaste(),))  # type: ignore[arg-type]
+
+
+def test_other_backends_say_that_they_paste_nothing(source: ObjectSource) -> None:
+    with pytest.raises(ValueError, match="on the CPU with the native backend only"):
+        check_pasting([CROPPED, mixed(CROPPED, PASTE)], source, MASKS, is_native=False)
+    check_pasting([CROPPED], source, None, is_native=False)
+
+
+@pytest.mark.slow
+def test_a_loader_that_pastes_is_explained(source: ObjectSource) -> None:
+    found = pasting_loader(source, CROPPED).explain(seconds=0.5)
+    assert found.rate > 0.0 and "mixing" in str(found)
