@@ -1,4 +1,4 @@
-"""Objects pasted on other images: pixels and targets beside what numpy makes of the same epoch unmixed."""
+"""Objects pasted on other images: pixels and targets are what numpy makes of the same epoch unmixed."""
 
 from pathlib import Path
 from typing import Any
