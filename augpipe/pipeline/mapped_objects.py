@@ -137,7 +137,7 @@ def view_targets(
     mapped = map_objects(inverse, known, options, drops_empty=drops_empty)
     own = np.flatnonzero(output == image).tolist() if shown.covers else []
     covers = {number: cover for number in own if (cover := shown.covers.get(output[number])) is not None}
-    mapped, cut_masks = covered_objects(mapped, covers, options, drops_empty=drops_empty)
+    mapped = covered_objects(mapped, covers, options, drops_empty=drops_empty)
     stays, samples = mapped.stays, rows["sample_id"]
     for number in np.flatnonzero(~stays).tolist():
         own = ids[number].item() if isinstance(ids, np.ndarray) else ids[number]
@@ -150,7 +150,7 @@ def view_targets(
         size=size,
         image_ids=image_ids,
         counts=np.bincount(output[stays], minlength=len(image_ids)),
-        columns=_columns(objects, mapped, said, np.flatnonzero(stays), size, options, cut_masks),
+        columns=_columns(objects, mapped, said, np.flatnonzero(stays), size, options),
         dropped=dropped,
         label_maps=label_maps,
     )
@@ -246,9 +246,8 @@ def _columns(
     stays: Ints,
     size: tuple[int, int],
     options: TargetOptions,
-    cut_masks: Mapping[int, npt.NDArray[np.uint8]],
 ) -> dict[str, Any]:
-    """What is said of the objects that stay, by its name; `cut_masks` are those of what others are pasted on."""
+    """What is said of the objects that stay, by its name."""
     columns: dict[str, Any] = {}
     if mapped.boxes is not None:
         columns["boxes"] = mapped.boxes[stays].astype(np.float32)
@@ -266,9 +265,6 @@ def _columns(
         shown = [mapped.polygons[number] for number in stays]
         if options.masks:
             columns["masks"] = filled_rings(shown, size)
-            for place, number in enumerate(stays.tolist()):
-                if number in cut_masks:
-                    columns["masks"][place] = cut_masks[number]
         if options.polygons:
             columns["polygons"] = shown
     fields = {name: values for name, values in objects.fields.items() if name != "area"}  # that of the photograph

@@ -53,11 +53,6 @@ def chosen_targets(
         )
     for recipe in recipes:
         _refuse(recipe, has_label_maps=bool(source.has_label_maps))
-        if options.polygons and recipe.pastes_objects:
-            raise ValueError(
-                f"{recipe.called} has copy_paste, which cuts masks of objects that it covers, and not their polygons. "
-                "Choose TargetOptions(masks=True) in place of polygons=True, or leave copy_paste out."
-            )
     if options.masks or options.polygons:
         known = targets_of_none(source)
         if known is None or known.polygons is None:

@@ -14,13 +14,14 @@ import numpy.typing as npt
 from PIL import Image
 
 from augpipe import Recipe, ops
-from augpipe.datasets.annotations.run_lengths import read_counts, rings_of
+from augpipe.datasets.annotations.run_lengths import read_counts
 from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.datasets.synthetic.scene import draw_scene, draw_scene_with_objects
 from augpipe.datasets.synthetic.shapes import KINDS as SHAPES
 from augpipe.datasets.synthetic.targets import describe
 from augpipe.ops.mixing import Mix
 from augpipe.ops.strength import at_strength, has_strength
+from augpipe.planning.targets.mask_rings import rings_of
 from augpipe.preview import over_epochs
 from augpipe.preview.contents import Cell
 from augpipe.sources.targets import Targets

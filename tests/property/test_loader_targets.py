@@ -47,9 +47,7 @@ def source() -> ObjectSource:
 
 
 def loader_of(name: str, objects: Any = None, **options: Any) -> Loader:
-    # the polygons of what others are pasted on are not cut, and refused
-    chosen = OPTIONS.model_copy(update={"polygons": not RECIPES[name].pastes_objects})
-    defaults = {"batch_size": 5, "seed": 9, "framework": "numpy", "num_threads": 2, "targets": chosen}
+    defaults = {"batch_size": 5, "seed": 9, "framework": "numpy", "num_threads": 2, "targets": OPTIONS}
     return Loader(objects or source(), RECIPES[name], **{**defaults, **options})
 
 

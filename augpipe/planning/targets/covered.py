@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.planning.targets.boxes import box_areas
+from augpipe.planning.targets.mask_rings import rings_of, runs_of
 from augpipe.planning.targets.masks import filled_rings, mask_bounds
 from augpipe.planning.targets.objects import MappedObjects
 from augpipe.planning.targets.options import TargetOptions, reasons_to_drop
@@ -47,12 +48,12 @@ def alpha_plane(mask: Bool, blur_px: float) -> tuple[Region, npt.NDArray[np.floa
 
 def covered_objects(
     mapped: MappedObjects, covers: Mapping[int, Bool], options: TargetOptions, *, drops_empty: bool
-) -> tuple[MappedObjects, dict[int, npt.NDArray[np.uint8]]]:
-    """What is left of objects under what is pasted on them, and (H, W) masks of those that lose something.
+) -> MappedObjects:
+    """What is left of objects under what is pasted on them.
 
     A box's sides move to what is left of the object's outline, or of the box itself where there is none; sides that are
-    not reached stay as they are. Key points under what is pasted get visibility 0. Those that lose something have no
-    polygon any more.
+    not reached stay as they are. Key points under what is pasted get visibility 0. Polygons of objects that lose
+    something go along the edges of the pixels that are left.
 
     Args:
         mapped: N objects.
@@ -61,11 +62,10 @@ def covered_objects(
         drops_empty: whether those go of which nothing is shown.
     """
     if mapped.boxes is None or mapped.shares is None or mapped.areas is None or not covers:
-        return mapped, {}
+        return mapped
     boxes, shares, areas = mapped.boxes.copy(), mapped.shares.copy(), mapped.areas.copy()
     polygons = None if mapped.polygons is None else list(mapped.polygons)
     keypoints = None if mapped.keypoints is None else mapped.keypoints.copy()
-    cut = {}
     for number, cover in covers.items():
         if keypoints is not None:
             keypoints[number, _are_within(cover, keypoints[number, :, :2]), 2] = 0
@@ -79,10 +79,9 @@ def covered_objects(
         boxes[number] = np.where(before == after, boxes[number], after) if num_left else 0.0
         shares[number] *= num_left / num
         areas[number] = areas[number] * num_left / num if rings else box_areas(boxes[[number]])[0]
-        cut[number] = left[0] if rings else np.zeros_like(left[0])
-        if polygons is not None:
-            polygons[number] = []
-    made = replace(
+        if polygons is not None and rings:
+            polygons[number] = rings_of(runs_of(left[0]), len(cover))
+    return replace(
         mapped,
         boxes=boxes,
         shares=shares,
@@ -91,7 +90,6 @@ def covered_objects(
         keypoints=keypoints,
         reasons=reasons_to_drop(boxes, shares, options, drops_empty=drops_empty),
     )
-    return made, cut
 
 
 def _corners(box: Float) -> Float:

@@ -255,16 +255,31 @@ def test_captions_say_what_was_pasted(source: ObjectSource) -> None:
     assert any(text.startswith("no object of sample ") for text in texts) and "" in texts
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"targets": "off"}, "these batches have none"),
-        ({"targets": TargetOptions(polygons=True)}, "Choose TargetOptions.masks=True. in place of polygons=True"),
-    ],
-)
-def test_targets_that_cannot_be_cut_are_refused(source: ObjectSource, options: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        loader_of(source, {0: CROPPED, 1: mixed(CROPPED, PASTE)}, **options)
+def test_loaders_without_targets_are_refused(source: ObjectSource) -> None:
+    with pytest.raises(ValueError, match="these batches have none"):
+        loader_of(source, {0: CROPPED, 1: mixed(CROPPED, PASTE)}, targets="off")
+
+
+def test_polygons_are_the_outlines_of_what_is_left(source: ObjectSource) -> None:
+    cv2 = pytest.importorskip("cv2")
+    options, num_holes = TargetOptions(masks=True, polygons=True), 0
+    recipe = Recipe(ops=(ops.Resize(size=(48, 60)),))
+    for _, _, target, row, _ in each_image(pasting_loader(source, recipe, targets=options)):
+        for number in np.flatnonzero(target["from_sample"] == row["sample_id"]):
+            rings, mask = target["polygons"][number], target["masks"][number]
+            if not all((ring == np.round(ring)).all() for ring in rings):
+                continue  # nothing lies on it
+            y, x = np.mgrid[:48, :60] + 0.5
+            inside = np.zeros(mask.shape, np.bool_)
+            for ring in rings:
+                crossings = np.zeros(mask.shape, np.int64)
+                for (x0, y0), (x1, y1) in zip(ring, np.roll(ring, -1, axis=0), strict=True):
+                    crossings += (x0 == x1) & (x < x0) & (y > min(y0, y1)) & (y < max(y0, y1))
+                inside |= crossings % 2 == 1
+            np.testing.assert_array_equal(inside, mask > 0)
+            hierarchy = cv2.findContours(mask, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_SIMPLE)[1]
+            num_holes += hierarchy is not None and bool((hierarchy[0, :, 3] >= 0).any())
+    assert num_holes >= 1
 
 
 def test_sources_without_outlines_are_refused() -> None:
