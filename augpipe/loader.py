@@ -37,7 +37,7 @@ from augpipe.pipeline.mosaic_stage import check_mosaics
 from augpipe.pipeline.objects_of_crops import check_kept_objects
 from augpipe.pipeline.passes import Pass, Progress
 from augpipe.pipeline.skipped import hand_out
-from augpipe.pipeline.target_choice import TargetsName, chosen_targets
+from augpipe.pipeline.target_choice import TargetsName, check_pasting, chosen_targets
 from augpipe.planning.output_format import DTypeLike, Framework, Layout, OutputFormat, dtype_name, import_torch
 from augpipe.recipes.names import as_schedule
 from augpipe.recipes.recipe import Recipe
@@ -247,6 +247,7 @@ class Loader(Generic[FrameworkName]):
         check_kept_objects(self.source, self.schedule.recipes)
         is_native = self._choice.backend == "native" and not self._choice.is_on_cuda
         check_mosaics(self.schedule.recipes, is_native=is_native, has_targets=self._targets is not None)
+        check_pasting(self.schedule.recipes, self.source, self._targets, is_native=is_native)
         for one in self.schedule.recipes if self._choice.is_on_cuda else ():
             refuse_functions(one, f'device="{device}"')
         self.drop_last = drop_last

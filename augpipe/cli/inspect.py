@@ -60,7 +60,7 @@ def inspect(
         num = {4: "four", 9: "nine"}[mosaic.num_images]
         screen.print(f"first a mosaic of {num} samples, each of {mosaic.size} px at most: {mosaic.p:.0%}")
     for mix in chosen.mixing:
-        screen.print(f"then {mix.op} with another sample, by Beta({mix.alpha:g}, {mix.alpha:g}): {mix.p:.0%}")
+        screen.print(f"then {mix.op} with another sample, {mix.text}: {mix.p:.0%}")
     if chosen.views:
         screen.print(f"variants of one photograph: {_number(chosen.num_variants)}")
 

@@ -303,3 +303,35 @@ def mix(
         for nth, image in enumerate(pair):
             if job["regions"][nth].any():
                 narrow(values[nth * num : (nth + 1) * num], image)
+
+
+def paste(
+    own: npt.NDArray[np.generic], partner: npt.NDArray[np.generic], alpha: npt.NDArray[np.float32], form: OutputFormat
+) -> None:
+    """Lay a part of one finished image over that of another, in place; rounded as `mix` does.
+
+    Args:
+        own: (3, height, width) or (height, width, 3) as `form` says, in the type that it holds; it may be a view.
+        partner: the same of the other image.
+        alpha: (height, width) the part of the other, in 0..1; at 0 and 1 pixels are exactly those of one of both.
+        form: dtype and layout.
+    """
+    weight = np.float32(1.0) - (alpha if form.planar else alpha[:, :, None])
+    first, second = (_as_float32(values, form) for values in (own, partner))
+    mixed = second + weight * (first - second)
+    if form.is_narrow:
+        out = np.empty(mixed.size, own.dtype)
+        narrow(mixed.reshape(-1), out)
+        made = out.reshape(own.shape)
+    else:
+        made = (np.floor(mixed + np.float32(0.5)) if own.dtype == np.uint8 else mixed).astype(own.dtype)
+    np.copyto(own, partner, where=weight == 0.0)
+    np.copyto(own, made, where=(weight > 0.0) & (weight < 1.0))
+
+
+def _as_float32(values: npt.NDArray[np.generic], form: OutputFormat) -> npt.NDArray[np.float32]:
+    if not form.is_narrow:
+        return values.astype(np.float32)
+    wide = np.empty(values.size, np.float32)
+    widen(np.ascontiguousarray(values).reshape(-1), wide)
+    return wide.reshape(values.shape)

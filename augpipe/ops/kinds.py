@@ -12,7 +12,7 @@ from augpipe.ops.other_names import ANSWERS
 from augpipe.validation.models import ListOf, broken
 from augpipe.validation.suggest import elsewhere, nearest
 
-MIXES = ("mix_up", "cut_mix")
+MIXES = ("mix_up", "cut_mix", "copy_paste")
 """Kinds that do not act on one image and belong in `Recipe.mixing`."""
 
 

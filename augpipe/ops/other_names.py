@@ -90,6 +90,7 @@ ANSWERS = {
     "threeaugment": _POLICY.format("three_augment"),
     **dict.fromkeys(("mixupv2", "mixup"), "mixing=[ops.MixUp()] of the Recipe"),
     **dict.fromkeys(("cutmixv2", "cutmix"), "mixing=[ops.CutMix()] of the Recipe"),
+    **dict.fromkeys(("copypaste", "copyandpaste", "simplecopypaste"), "mixing=[ops.CopyPaste()] of the Recipe"),
     "createtransform": "recipes.from_timm(input_size=224, ...)",
     # what changes the container alone
     **dict.fromkeys(

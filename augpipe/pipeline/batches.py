@@ -100,7 +100,7 @@ def stages_of(
         mix = Stage(
             work=output.mix, counts_as="mixing", items=is_mixed_first, is_in_pieces=True, min_piece_px=MIN_PIECE_PX
         )
-        last = [Stage(work=plan_mixing, counts_as="mixing"), mix, *last]
+        last = [Stage(work=plan_mixing, counts_as="mixing"), *_pasting_stages(settings), mix, *last]
     if settings.recipe.mosaic is not None:
         assert isinstance(output, HostOutput), "the loader refuses others"
         compose = Stage(work=output.put_together, counts_as="mixing", items=is_mosaic, is_in_pieces=True)
@@ -155,6 +155,15 @@ def _target_stages(settings: Settings) -> tuple[list[Stage], list[Stage]]:
         reads = Stage(work=targets.read_label_maps, counts_as="targets", items=_sound, is_in_pieces=True)
         finds = [reads, *finds]
     return finds, [Stage(work=targets.map, counts_as="targets")]
+
+
+def _pasting_stages(settings: Settings) -> list[Stage]:
+    """What finds the objects that are pasted; nothing where the recipe pastes none, or images are only timed."""
+    if not settings.recipe.pastes_objects or settings.targets is None:
+        return []
+    from augpipe.pipeline.pasting_stage import plan_pastes
+
+    return [Stage(work=partial(plan_pastes, settings), counts_as="mixing")]
 
 
 def _unopened(batch: BatchInProgress) -> list[Item]:

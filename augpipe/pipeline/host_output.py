@@ -1,5 +1,6 @@
 """Batches in host memory: images are rendered by the thread that decoded them, out of its core's cache."""
 
+import math
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +13,7 @@ from augpipe.gpu_ops.image.fused import bends
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.gpu_ops.jpeg.workspace import MAX_FILES, View
 from augpipe.native.buffers import BufferPool
-from augpipe.native.cpu_render import Scratch, mix, render
+from augpipe.native.cpu_render import Scratch, mix, paste, render
 from augpipe.native.functions import Functions
 from augpipe.pipeline.decode_stage import Decoder
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
@@ -102,14 +103,40 @@ class HostOutput:
         for view, size in enumerate(batch.sizes):
             first = np.searchsorted(batch.mix_jobs[view]["places"][:, 0], items[0].position)
             jobs = batch.mix_jobs[view][first : first + len(items)]
+            pieces = self._pieces(batch, view, jobs["places"].ravel().tolist()) if batch.pasted else []
             mix(jobs, batch.target[view], size, self._settings.form, self._scratch)
+            for own, partner, alpha in pieces:
+                paste(own, partner, alpha, self._settings.form)
+
+    def _pieces(self, batch: BatchInProgress, view: int, places: Sequence[int]) -> list[tuple[Any, Any, Any]]:
+        """What is pasted on images of a view at some places: the part of each that changes, the same part of its
+        partner before that one is changed, and the alpha."""
+        assert batch.request.block.mixing is not None
+        partners = batch.request.block.mixing.partner_places[batch.request.cut]
+        images = self._images(batch, view)
+        pieces = []
+        for place in places:
+            if (found := batch.pasted[view].get(place)) is not None and found.alpha.size:
+                left, top, right, bottom = found.region
+                cut = (
+                    np.s_[..., top:bottom, left:right] if self._settings.form.planar else np.s_[top:bottom, left:right]
+                )
+                pieces.append((images[place][cut], images[partners[place]][cut].copy(), found.alpha))
+        return pieces
+
+    def _images(self, batch: BatchInProgress, view: int) -> npt.NDArray[np.generic]:
+        """(B, 3, H, W) or (B, H, W, 3) of a view."""
+        height, width = batch.sizes[view]
+        planar, num = self._settings.form.planar, len(batch.items)
+        shape = (num, 3, height, width) if planar else (num, height, width, 3)
+        images: npt.NDArray[np.generic] = batch.target[view][: math.prod(shape)].reshape(shape)
+        return images
 
     def put_together(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
         """Put together the images of all views that are mosaics of the items and their guests."""
         planar = self._settings.form.planar
-        for view, (height, width) in enumerate(batch.sizes):
-            shape = (len(batch.items), 3, height, width) if planar else (len(batch.items), height, width, 3)
-            images = batch.target[view][: np.prod(shape)].reshape(shape)
+        for view in range(len(batch.sizes)):
+            images = self._images(batch, view)
             for item in items:
                 put_together(batch, images, item.position, view, planar=planar, windows=batch.windows[view])
 

@@ -26,6 +26,7 @@ from augpipe.sources.protocol import Ints, Labels, Source
 from augpipe.sources.targets import LabelMap, Targets
 
 if TYPE_CHECKING:
+    from augpipe.pipeline.pasting_stage import PastedObjects
     from augpipe.planning.targets.options import TargetOptions
 
 Rows = npt.NDArray[np.void]
@@ -115,6 +116,9 @@ class BatchInProgress:
     """For each view, height and width of its images."""
     mix_jobs: tuple[Rows, ...] = ()
     """For each view, (n,) `gpu_ops.image.mix.MIX_JOB`, once every item is decoded; none where the recipe mixes not."""
+    pasted: "tuple[dict[int, PastedObjects], ...]" = ()
+    """For each view, place of an image -> the objects of its partner that are pasted on it; none where the recipe
+    pastes no objects."""
     labels: Labels | MixedLabels | None = None
     """(B,) or (B, k), or mixed, once every item is decoded."""
     columns: Mapping[str, Any] = field(default_factory=dict)

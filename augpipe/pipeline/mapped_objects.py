@@ -1,15 +1,16 @@
 """What a view of a batch shows of the objects of its images: those that stay, one behind the other in arrays."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from augpipe.batch_targets import ViewTargets
 from augpipe.ops.mixing import Mix
-from augpipe.planning.mixing_draws import pastes
+from augpipe.planning.mixing_draws import pastes, pastes_objects
+from augpipe.planning.targets.covered import covered_objects
 from augpipe.planning.targets.inverse_map import InverseMap
 from augpipe.planning.targets.masks import filled_rings
 from augpipe.planning.targets.objects import MappedObjects, Objects, map_objects
@@ -17,9 +18,13 @@ from augpipe.planning.targets.options import TargetOptions
 from augpipe.planning.targets.rotated_boxes import as_xywhr
 from augpipe.sources.targets import LabelMap, Targets
 
+if TYPE_CHECKING:
+    from augpipe.pipeline.pasting_stage import PastedObjects
+
 Rows = npt.NDArray[np.void]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +43,20 @@ class ShownImages:
     """(R, 4) left, top, right and bottom of the part of the output that shows the image; None: all of each."""
     holes: Floats | None = None
     """(R, 4) the part that another image covers, without an area where none does; None: nothing."""
+    only: Mapping[int, Ints] = field(default_factory=dict)
+    """Number of a shown image -> the places of the objects that are shown, among those of the image; all of others."""
+    covers: Mapping[int, Bools] = field(default_factory=dict)
+    """Place of an output -> (H, W) where objects of another image are pasted on its own."""
 
     @classmethod
-    def of(cls, rows: Rows, num: int, mixing: Sequence[Mix], partner_places: Ints | None) -> "ShownImages":
+    def of(
+        cls,
+        rows: Rows,
+        num: int,
+        mixing: Sequence[Mix],
+        partner_places: Ints | None,
+        pasted: "Mapping[int, PastedObjects]",
+    ) -> "ShownImages":
         """What is shown by a batch's first `num` outputs.
 
         Args:
@@ -48,6 +64,7 @@ class ShownImages:
             num: outputs that are handed out.
             mixing: the recipe's.
             partner_places: (B,) where in the batch each one's partner lies. None where nothing is mixed.
+            pasted: place of an output -> the objects that are pasted on it.
         """
         own = np.arange(num)
         if partner_places is None:
@@ -59,6 +76,7 @@ class ShownImages:
         output, image = output[order], np.concatenate([own, partner_places[other]])[order]
         is_other = np.concatenate([np.zeros(num, np.bool_), np.ones(len(other), np.bool_)])[order]
         cuts, weights = pastes(mixing, mixed["kind"])[output], mixed["weight"][output]
+        is_blended = ~(cuts | pastes_objects(mixing, mixed["kind"])[output])
         region = mixed["region"][output].astype(np.float64)
         frames = np.stack(
             [0 * rows["out_width"], 0 * rows["out_height"], rows["out_width"], rows["out_height"]], axis=1
@@ -67,9 +85,13 @@ class ShownImages:
             output=output,
             image=image,
             mixes=True,
-            weights=np.where(cuts, 1.0, np.where(is_other, 1.0 - weights, weights)),
+            weights=np.where(is_blended, np.where(is_other, 1.0 - weights, weights), 1.0),
             windows=np.where((cuts & is_other)[:, None], region, frames[output].astype(np.float64)),
             holes=np.where((cuts & ~is_other)[:, None], region, 0.0),
+            only={
+                row: pasted[output[row]].numbers for row in np.flatnonzero(is_other).tolist() if output[row] in pasted
+            },
+            covers={place: found.mask for place, found in pasted.items()},
         )
 
     @classmethod
@@ -107,21 +129,15 @@ def view_targets(
         return ViewTargets(
             size=size, image_ids=image_ids, counts=None, columns={}, dropped=dropped, label_maps=label_maps
         )
-    objects, which, ids = _of_shown(objects, shown)
+    objects, which, ids = of_shown(objects, shown)
     output, image = shown.output[which], shown.image[which]
-    boxes = objects.boxes
-    if boxes is not None and options.clip:
-        edges = np.stack([rows["width"], rows["height"]] * 2, axis=1)
-        boxes = np.clip(boxes, 0.0, edges[image])
-    known = Objects(
-        item=which,
-        boxes=boxes,
-        polygons=objects.polygons,
-        rotated_boxes=objects.rotated_boxes,
-        keypoints=objects.keypoints,
-    )
+    known = known_objects(objects, rows, image, which, options)
     inverse = InverseMap(rows[shown.image], shown.windows, shown.holes)
-    mapped = map_objects(inverse, known, options, drops_empty=options.drop_empty is not False)
+    drops_empty = options.drop_empty is not False
+    mapped = map_objects(inverse, known, options, drops_empty=drops_empty)
+    own = np.flatnonzero(output == image).tolist() if shown.covers else []
+    covers = {number: cover for number in own if (cover := shown.covers.get(output[number])) is not None}
+    mapped = covered_objects(mapped, covers, options, drops_empty=drops_empty)
     stays, samples = mapped.stays, rows["sample_id"]
     for number in np.flatnonzero(~stays).tolist():
         own = ids[number].item() if isinstance(ids, np.ndarray) else ids[number]
@@ -140,21 +156,44 @@ def view_targets(
     )
 
 
+def known_objects(objects: Targets, rows: Rows, image: Ints, which: Ints, options: TargetOptions) -> Objects:
+    """Objects of a source as they are mapped.
+
+    Args:
+        objects: N of them.
+        rows: (B,) plan records.
+        image: (N,) the place in the batch of the image that each belongs to.
+        which: (N,) whose record each is mapped by.
+        options: how they are mapped.
+    """
+    boxes = objects.boxes
+    if boxes is not None and options.clip:
+        edges = np.stack([rows["width"], rows["height"]] * 2, axis=1)
+        boxes = np.clip(boxes, 0.0, edges[image])
+    return Objects(
+        item=which,
+        boxes=boxes,
+        polygons=objects.polygons,
+        rotated_boxes=objects.rotated_boxes,
+        keypoints=objects.keypoints,
+    )
+
+
 def pasted(label_maps: LabelMap, shown: ShownImages) -> LabelMap:
-    """(B, H, W, ..) label maps, those of mixed outputs with their partners' in the partners' windows; in place."""
+    """(B, H, W, ..) label maps, those of mixed outputs with their partners' where these are pasted; in place."""
     if shown.windows is None:
         return label_maps
     pieces = []
     for nth in np.flatnonzero(shown.image != shown.output):
         left, top, right, bottom = shown.windows[nth].astype(np.int64)
-        place = np.s_[top:bottom, left:right]
+        place: Any = shown.covers.get(shown.output[nth], np.s_[top:bottom, left:right])
         pieces.append((shown.output[nth], place, label_maps[shown.image[nth]][place].copy()))
     for output, place, piece in pieces:  # once all are taken: partners may take of each other
         label_maps[output][place] = piece
     return label_maps
 
 
-def _of_shown(objects: Targets, shown: ShownImages) -> tuple[Targets, Ints, Any]:
+def of_shown(objects: Targets, shown: ShownImages) -> tuple[Targets, Ints, Any]:
     """The objects of shown images, which of the shown images each belongs to, and what the source calls each.
 
     An object that two outputs show is there twice.
@@ -165,6 +204,12 @@ def _of_shown(objects: Targets, shown: ShownImages) -> tuple[Targets, Ints, Any]
         return objects, which, ids
     first = np.cumsum(objects.counts) - objects.counts
     nth = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+    is_shown = np.ones(len(which), np.bool_)
+    for row, places in shown.only.items():
+        of_row = which == row
+        is_shown[of_row] = np.isin(nth[of_row], places)
+    which, nth = which[is_shown], nth[is_shown]
+    counts = np.bincount(which, minlength=len(counts))
     numbers = first[shown.image[which]] + nth
 
     def chosen(values: Any) -> Any:

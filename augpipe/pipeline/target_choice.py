@@ -67,6 +67,30 @@ def chosen_targets(
     return TargetOptions.model_validate(chosen | {"keypoint_swaps": swaps})
 
 
+def check_pasting(
+    recipes: Sequence[Recipe], source: Source, targets: "TargetOptions | None", *, is_native: bool
+) -> None:
+    """Refuse recipes that paste objects where a loader does not.
+
+    Raises:
+        ValueError: batches are not made on the CPU by the native backend, or no outlines of objects are known.
+    """
+    for recipe in recipes:
+        if not recipe.pastes_objects:
+            continue
+        if not is_native:
+            raise ValueError(
+                f"{recipe.called} has copy_paste, which pastes on the CPU with the native backend only. Choose "
+                'device="cpu" and backend="native", or leave copy_paste out.'
+            )
+        known = targets_of_none(source) if targets is not None and has_targets(source) else None
+        if targets is None or known is None or known.polygons is None:
+            raise ValueError(
+                f"{recipe.called} has copy_paste, which cuts objects out along their outlines, and these batches have "
+                f"none: {source!r:.200}. Give a source with outlines of objects, or leave copy_paste out."
+            )
+
+
 def _refuse_unasked(source: Source) -> None:
     """Refuse targets that nobody would ask the source for: losses would see its labels, -1, and no error."""
     for name in ("targets_of", "label_map"):

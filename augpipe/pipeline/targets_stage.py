@@ -72,7 +72,8 @@ class TargetStages:
         found = []
         for view, (rows, size, label_map) in enumerate(zip(plan.views, batch.sizes, label_maps, strict=True)):
             if mosaic is None:
-                shown = ShownImages.of(rows, num, plan.recipe.mixing, places)
+                objects_on = batch.pasted[view] if batch.pasted else {}
+                shown = ShownImages.of(rows, num, plan.recipe.mixing, places, objects_on)
             else:
                 shown = ShownImages.of_mosaics(mosaic.outputs[batch.request.cut])
             if label_map is not None:
@@ -81,7 +82,7 @@ class TargetStages:
                 label_map = pasted(label_map, shown)[:num]
             found.append(view_targets(objects, rows, shown, size, image_ids, self._options, label_map))
         batch.targets = tuple(found)
-        batch.objects, batch.label_maps = None, ()
+        batch.objects, batch.label_maps, batch.pasted = None, (), ()
 
     def _read_label_map(self, batch: BatchInProgress, item: Item, views: Sequence[tuple[Rows, Rows]]) -> None:
         """Read an item's label map, and map it by each view's (1,) plan record and kernel row."""

@@ -6,11 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image.mix import MIX_JOB
-from augpipe.gpu_ops.random.philox import draws
-from augpipe.ops.mixing import CutMix, Mix, beta_weights
+from augpipe.gpu_ops.random.philox import draws, uniform
+from augpipe.ops.mixing import BetaMix, CopyPaste, CutMix, Mix, beta_weights
 from augpipe.ops.random_words import RandomWords, stream_id
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.void]
 
 MIXED = np.dtype(
@@ -47,13 +48,21 @@ def draw_mixing(mixing: Sequence[Mix], seed: int, epoch: int, drawn_by: Ints, *,
     drawn["weight"] = 1.0
     for kind, mix in enumerate(mixing, start=1):
         chosen = drawn["kind"] == kind
-        drawn["weight"][chosen] = beta_weights(mix.alpha, words.uniform(1, 0.0, 1.0)[chosen])
+        if isinstance(mix, BetaMix):
+            drawn["weight"][chosen] = beta_weights(mix.alpha, words.uniform(1, 0.0, 1.0)[chosen])
     drawn["centre"] = np.stack([words.uniform(2, 0.0, 1.0), words.uniform(3, 0.0, 1.0)], axis=1)
     return drawn
 
 
+def draw_objects(seed: int, epoch: int, drawn_by: Ints, num_objects: int, *, is_sampled: bool) -> Floats:
+    """(n, num_objects) numbers in 0 <= u < 1, evenly distributed, by which `CopyPaste` takes objects of partners; drawn
+    by sample id, or in epochs of a sampler by position."""
+    stream = stream_id("mixing/objects:sampled" if is_sampled else "mixing/objects")
+    return uniform(draws(seed, epoch, drawn_by, stream, num_objects))
+
+
 def write_mixing(views: tuple[Rows, ...], mixing: Sequence[Mix], drawn: Rows, partners: Ints) -> None:
-    """Fill in the field `mixing` of a plan's views.
+    """Fill in the field `mixing` of a plan's views; that of `CopyPaste` as if nothing were pasted yet.
 
     Args:
         views: (B,) records each.
@@ -62,7 +71,7 @@ def write_mixing(views: tuple[Rows, ...], mixing: Sequence[Mix], drawn: Rows, pa
         partners: (B,) sample ids; -1 where there is none, and then nothing is mixed.
     """
     is_mixed = (drawn["kind"] > 0) & (partners >= 0)
-    cuts = pastes(mixing, drawn["kind"])
+    cuts, takes_objects = pastes(mixing, drawn["kind"]), pastes_objects(mixing, drawn["kind"])
     for rows in views:
         width, height = rows["out_width"].astype(np.int64), rows["out_height"].astype(np.int64)
         whole = np.stack([np.zeros_like(width), np.zeros_like(height), width, height], axis=1)
@@ -72,12 +81,17 @@ def write_mixing(views: tuple[Rows, ...], mixing: Sequence[Mix], drawn: Rows, pa
         mixed = rows["mixing"]
         mixed["kind"], mixed["partner"] = np.where(is_mixed, drawn["kind"], 0), np.where(is_mixed, partners, -1)
         mixed["weight"] = np.where(is_mixed, weight, 1.0)
-        mixed["region"] = np.where(is_mixed[:, None], np.where(cuts[:, None], cut, whole), 0)
+        mixed["region"] = np.where((is_mixed & ~takes_objects)[:, None], np.where(cuts[:, None], cut, whole), 0)
 
 
 def pastes(mixing: Sequence[Mix], kinds: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
-    """(B,) which kinds of `MIXED` put the partner in the place of what they cover."""
+    """(B,) which kinds of `MIXED` put a rectangle of the partner in the place of what it covers."""
     return np.isin(kinds, [kind for kind, mix in enumerate(mixing, start=1) if isinstance(mix, CutMix)])
+
+
+def pastes_objects(mixing: Sequence[Mix], kinds: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
+    """(B,) which kinds of `MIXED` put objects of the partner there."""
+    return np.isin(kinds, [kind for kind, mix in enumerate(mixing, start=1) if isinstance(mix, CopyPaste)])
 
 
 def _rectangles(drawn: Rows, width: Ints, height: Ints) -> Ints:
@@ -94,6 +108,8 @@ def _rectangles(drawn: Rows, width: Ints, height: Ints) -> Ints:
 
 def mix_jobs(rows: Rows, mixing: Sequence[Mix], partner_places: Ints) -> Rows:
     """(n,) `gpu_ops.image.mix.MIX_JOB`: what is to be done to a batch's rendered images, in the order of their places.
+
+    An image that objects are pasted on has a job whose region is empty: it says only which images belong together.
 
     Args:
         rows: (B,) plan records of a view, those of guests last.

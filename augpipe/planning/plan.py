@@ -18,7 +18,7 @@ from augpipe.planning.mixing_draws import draw_mixing, pastes, write_mixing
 from augpipe.planning.mosaic_draws import placed_dtype
 from augpipe.planning.planned_view import PlannedView, plan_view
 from augpipe.recipes.recipe import Recipe
-from augpipe.recipes.refusals import check_recipe, refuse_keeping, refuse_mixing
+from augpipe.recipes.refusals import check_recipe, refuse_keeping, refuse_mixing, refuse_pasting
 from augpipe.validation.plural import count
 
 Rows = npt.NDArray[np.void]
@@ -71,7 +71,7 @@ class Plan:
 
         Returns:
             (N, 2) x and y in pixels of the image, from its upper left corner. NaN where CutMix has pasted another
-            image there; with MixUp, it is the place in the sample's own.
+            image there; with MixUp and CopyPaste, it is the place in the sample's own.
 
         Raises:
             ValueError: the recipe shuffles cells or makes mosaics, the shapes do not fit together, or there is no such
@@ -248,6 +248,7 @@ def plan(
         others = whole_numbers("partners", partners, -1, MAX_WORD).astype(np.int64).reshape(-1)
         if len(others) != len(ids):
             raise ValueError(f"partners holds {len(others)} entries for {len(ids)} sample_ids. Give one each.")
+        refuse_pasting(recipe)
         words = ids if words is None else words
         drawn = draw_mixing(recipe.mixing, seed, epoch, words, is_sampled=positions is not None)
         write_mixing(views, recipe.mixing, drawn, others)

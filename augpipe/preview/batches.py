@@ -12,6 +12,7 @@ from augpipe.pipeline.epochs import Epochs
 from augpipe.pipeline.host_output import HostOutput
 from augpipe.pipeline.items import Settings
 from augpipe.pipeline.objects_of_crops import check_kept_objects
+from augpipe.pipeline.target_choice import check_pasting
 from augpipe.planning.output_format import OutputFormat
 from augpipe.preview.shown_targets import options_for
 from augpipe.recipes.recipe import Recipe
@@ -59,6 +60,8 @@ def made_batches(
     `made_one` is called after each.
     """
     check_kept_objects(source, [recipe])
+    options = options_for(source, recipe)
+    check_pasting([recipe], source, options, is_native=True)
     settings = Settings(
         source=source,
         recipe=recipe,
@@ -70,7 +73,7 @@ def made_batches(
         skips_bad=skips_bad,
         max_pixels=MAX_PIXELS,
         groups_of=None if epochs.sampling is None else epochs.sampling.groups_of,
-        targets=options_for(source, recipe),
+        targets=options,
     )
     requests = (epochs.request_of(recipe, seed, *each, number, position) for number, each in enumerate(wanted))
     for made in BatchMaker(settings, HostOutput(settings)).run(requests):

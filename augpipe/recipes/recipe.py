@@ -18,7 +18,7 @@ from augpipe.ops import KeepObjects, Normalize, Op
 from augpipe.ops.crops import seen_beyond
 from augpipe.ops.custom import Custom
 from augpipe.ops.kinds import Ops, is_list
-from augpipe.ops.mixing import Mixing
+from augpipe.ops.mixing import CopyPaste, Mixing
 from augpipe.ops.mosaic import Mosaic, refused
 from augpipe.ops.op import Beyond, Fill
 from augpipe.ops.view_passes import (
@@ -234,6 +234,11 @@ class Recipe(TomlFile):
     def mixes_samples(self) -> bool:
         """Whether an image may show several samples."""
         return bool(self.mixing) or self.mosaic is not None
+
+    @property
+    def pastes_objects(self) -> bool:
+        """Whether objects of other samples may be pasted on an image."""
+        return any(isinstance(mix, CopyPaste) for mix in self.mixing)
 
     @cached_property
     def all_views(self) -> tuple[View, ...]:

@@ -38,6 +38,15 @@ def refuse_mixing(recipe: Recipe, what: str) -> None:
         )
 
 
+def refuse_pasting(recipe: Recipe) -> None:
+    """Raise ValueError where a recipe pastes objects and no outlines are known."""
+    if recipe.pastes_objects:
+        raise ValueError(
+            f"{recipe.called} has copy_paste, and a plan without a source knows no outlines of objects. Use a Loader, "
+            "or leave partners out."
+        )
+
+
 def refuse_functions(recipe: Recipe, where: str) -> None:
     """Raise ValueError where a recipe calls functions and images are rendered on a device."""
     if recipe.has_functions:

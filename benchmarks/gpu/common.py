@@ -202,7 +202,9 @@ def kernels_made() -> dict[str, int]:
 
 def registered() -> dict[str, list[str]]:
     """What there is to be covered, by name."""
-    kinds = [getattr(ops, name) for name in ops.__all__ if name not in ("Op", "Custom", "KeepObjects", "Mosaic")]
+    kinds = [
+        getattr(ops, name) for name in ops.__all__ if name not in ("Op", "Custom", "KeepObjects", "Mosaic", "CopyPaste")
+    ]
     found = {"op": [kind.model_fields["op"].default for kind in kinds], "policy": policies.__all__}
     found |= {"codec": codecs.names(), "strategy": build_strategy.NAMES}
     return {kind: sorted(names) for kind, names in found.items()}

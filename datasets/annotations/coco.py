@@ -16,8 +16,9 @@ from augpipe.datasets.annotations.faults import Faults, OnError
 from augpipe.datasets.annotations.find_images import find_root
 from augpipe.datasets.annotations.object_list import ObjectList
 from augpipe.datasets.annotations.object_table import Floats, Ints
-from augpipe.datasets.annotations.run_lengths import read_counts, rings_of
+from augpipe.datasets.annotations.run_lengths import read_counts
 from augpipe.datasets.metadata.names import listed
+from augpipe.planning.targets.mask_rings import rings_of
 from augpipe.sources.targets import Targets
 
 Object = Mapping[str, Any]

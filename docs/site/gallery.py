@@ -14,13 +14,17 @@ import numpy.typing as npt
 from PIL import Image
 
 from augpipe import Recipe, ops
+from augpipe.datasets.annotations.run_lengths import read_counts
 from augpipe.datasets.formats.arrays import ArraySource
-from augpipe.datasets.synthetic.scene import draw_scene
+from augpipe.datasets.synthetic.scene import draw_scene, draw_scene_with_objects
 from augpipe.datasets.synthetic.shapes import KINDS as SHAPES
+from augpipe.datasets.synthetic.targets import describe
 from augpipe.ops.mixing import Mix
 from augpipe.ops.strength import at_strength, has_strength
+from augpipe.planning.targets.mask_rings import rings_of
 from augpipe.preview import over_epochs
 from augpipe.preview.contents import Cell
+from augpipe.sources.targets import Targets
 from augpipe.validation.documented import summary
 from docs.site.tables import fields_table, prose
 
@@ -36,6 +40,7 @@ HELD = (ops.Flip(), ops.Rotate())
 EXAMPLES: dict[type, Any] = {
     ops.AllOf: ops.AllOf(ops=HELD),
     ops.Custom: ops.Custom(negative_left),
+    ops.CopyPaste: ops.CopyPaste(object_p=1.0),
     ops.ColorJitter: ops.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1),
     ops.Mosaic: ops.Mosaic(size=(271, 400)),
     ops.OneOf: ops.OneOf(ops=HELD),
@@ -45,6 +50,8 @@ EXAMPLES: dict[type, Any] = {
 """Ops that change nothing, or are none, by default."""
 KINDS: tuple[Any, ...] = tuple(getattr(ops, name) for name in ops.__all__ if name not in ("Op", "KeepObjects"))
 SIZE_PX = (400, 271)
+SCENES = (3, 2)
+"""The numbers of the photographs: that which is shown, and that which it is mixed with."""
 NUM_EPOCHS = 8
 """Draws among which the pictures are chosen."""
 QUALITY = 80
@@ -52,10 +59,26 @@ QUALITY = 80
 Pixels = npt.NDArray[np.uint8]
 
 
+class Outlined(ArraySource):
+    """The photographs with the outlines of their objects."""
+
+    has_targets, has_label_maps, object_classes, keypoint_swaps = True, False, (), ()
+
+    def targets_of(self, sample_ids: npt.NDArray[np.int64]) -> Targets:
+        found: list[list[npt.NDArray[np.float64]]] = []
+        counts = []
+        for number in (SCENES[sample_id] for sample_id in sample_ids.tolist()):
+            image, placed = draw_scene_with_objects(0, number, list(SHAPES)[number])
+            masks = [one["segmentation"] for one in describe(image, placed)["objects"]]
+            scale = np.divide(SIZE_PX, image.size)
+            found += [[ring * scale for ring in rings_of(*read_counts(mask, None))] for mask in masks]
+            counts.append(len(masks))
+        return Targets(counts=np.array(counts, np.int64), polygons=found)
+
+
 def pages() -> dict[str, str | bytes]:
     """Path in the site -> a page, or a picture of one."""
-    scenes = [draw_scene(0, number, list(SHAPES)[number]) for number in (3, 2)]
-    images = [np.asarray(scene.resize(SIZE_PX)) for scene in scenes]
+    images = [np.asarray(draw_scene(0, number, list(SHAPES)[number]).resize(SIZE_PX)) for number in SCENES]
     made: dict[str, str | bytes] = {"gallery/index.md": "", "gallery/images/before.webp": webp(images[0])}
     index = ["# Gallery", "Every op, by itself, on the same photograph. Click on one for its fields."]
     for module, kinds in itertools.groupby(sorted(KINDS, key=place), key=lambda kind: kind.__module__):
@@ -142,7 +165,8 @@ def reaches(op: ops.Op, strength: float) -> bool:
 
 def cells(op: Any, images: list[Pixels], epoch: int, num: int) -> list[Cell]:
     """The first photograph under the op alone, an epoch each."""
-    source = ArraySource(images if isinstance(op, Mix | ops.Mosaic) else images[:1])
+    shown = images if isinstance(op, Mix | ops.Mosaic) else images[:1]
+    source = Outlined(shown) if isinstance(op, ops.CopyPaste) else ArraySource(shown)
     contents = over_epochs(source, recipe_of(op), rows=len(source), cols=num, epoch=epoch)
     return list(next(row.cells for row in contents.rows if row.sample_id == 0))
 

@@ -111,7 +111,7 @@ for name in os.listdir(GPU):
         sys.modules[f"benchmarks.gpu.{name[:-3]}"] = section(last=covers)
 """
 
-NOT_ON_A_GPU = ("Op", "Custom", "KeepObjects", "Mosaic")
+NOT_ON_A_GPU = ("Op", "Custom", "KeepObjects", "Mosaic", "CopyPaste")
 OPS = [getattr(ops, name).model_fields["op"].default for name in ops.__all__ if name not in NOT_ON_A_GPU]
 FIRST_CALL = ("parity", "kernel", "codecs", "decode", "training")
 IN_FIRST = {*FIRST_CALL, "preflight", "exchange", "trainer"}

@@ -56,7 +56,7 @@ def test_within_a_level(name: str, border: Border) -> None:
 
 
 def test_every_op_has_a_row_and_a_case_of_its_own() -> None:
-    others = {ops.Op, ops.Custom, ops.KeepObjects, ops.MixUp, ops.CutMix, ops.Mosaic}
+    others = {ops.Op, ops.Custom, ops.KeepObjects, ops.MixUp, ops.CutMix, ops.CopyPaste, ops.Mosaic}
     kinds = {getattr(ops, name) for name in ops.__all__} - others
     assert set(ROWS) == kinds - {*BY_PILLOW, ops.CLAHE}  # which test_clahe.py has
     assert kinds_alone() == set(ROWS) - set(ON_LEVELS)

@@ -24,6 +24,12 @@ RECIPES = TARGET_RECIPES | {
     f"{name}, pasted": TARGET_RECIPES[name].model_copy(update={"mixing": (ops.CutMix(p=0.8),)})
     for name in ("cropped", "views", "bent")
 }
+RECIPES |= {
+    f"{name}, objects pasted": TARGET_RECIPES[name].model_copy(
+        update={"mixing": (ops.CopyPaste(p=0.8, object_p=0.7, blur_px=0.5),)}
+    )
+    for name in ("cropped", "views", "bent")
+}
 RECIPES["mosaic"] = Recipe(
     mosaic=ops.Mosaic(size=30, p=0.8),
     ops=(ops.Rotate(), ops.Zoom(), ops.CenterCrop(size=30), ops.Flip()),

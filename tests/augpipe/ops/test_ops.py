@@ -337,7 +337,7 @@ def changed(op: ops.Op) -> np.ndarray:
 def test_every_op_with_a_probability_is_tested() -> None:
     kinds = (
         {getattr(ops, name) for name in ops.__all__}
-        - {ops.Op, ops.Custom, ops.KeepObjects, ops.MixUp, ops.CutMix, ops.Mosaic}
+        - {ops.Op, ops.Custom, ops.KeepObjects, ops.MixUp, ops.CutMix, ops.CopyPaste, ops.Mosaic}
         - GROUPS
     )
     assert set(NEUTRAL) == {kind for kind in kinds if "p" in kind.model_fields}

@@ -51,7 +51,7 @@ def test_every_field_is_explained_everywhere(kind: type[Any]) -> None:
 def test_signatures_hold_plain_types_and_the_defaults(kind: type[Any]) -> None:
     signature = inspect.signature(kind)
     assert "Annotated" not in str(signature) and "Validator" not in str(signature)
-    assert len(re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", str(signature))) < 450  # classes without their modules
+    assert len(re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", str(signature))) < 475  # classes without their modules
     for name, parameter in signature.parameters.items():
         assert parameter.kind is parameter.KEYWORD_ONLY
         field = kind.model_fields[name]

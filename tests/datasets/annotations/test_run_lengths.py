@@ -6,7 +6,8 @@ import scipy.ndimage as ndimage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augpipe.datasets.annotations.run_lengths import encode, read_counts, rings_of
+from augpipe.datasets.annotations.run_lengths import encode, read_counts
+from augpipe.planning.targets.mask_rings import rings_of
 from tests.datasets.annotations.annotated_sets import decoded, filled
 
 KNOWN = [
