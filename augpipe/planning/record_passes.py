@@ -76,7 +76,10 @@ def first_tables(table: Rows) -> Rows:
 
 
 def parted_tables(table: Rows) -> list[tuple[Rows, npt.NDArray[np.int32]]]:
-    """(B,) kernel rows of each pass, in memory of their own, and the (B, 2) heights and widths of its outputs."""
+    """(B,) kernel rows of each pass, in memory of their own, and the (B, 2) heights and widths of its outputs.
+
+    The table is contiguous.
+    """
     names = table.dtype.names or ()
     return [(parts(table, *_place_of(table.dtype, name)), table[name]["size"]) for name in names]
 

@@ -115,7 +115,8 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
     Args:
         pixel_table: (B, 4) int64, see `rows.PIXEL_TABLE_COLUMNS`; images are uint8 RGBX and stay the caller's.
         rows: (B,) `rows.KERNEL_ROW`.
-        batch: (B * height * width * 3,) float32 or uint8, written; image i starts at i * height * width * 3.
+        batch: (B * height * width * 3,) float32 or uint8, written; image i starts at i * height * width * 3. uint8
+            holds levels: the rows' `scale` and `bias` are not looked at.
         height, width: of an output image, in pixels.
         planar: True for channels, rows, columns (NCHW), False for rows, columns, channels (NHWC).
         first_job, last_job: image i has jobs i * n .. i * n + n - 1, where n is `jobs_per_image(height)`.

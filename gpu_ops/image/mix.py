@@ -10,7 +10,7 @@ import numpy as np
 from numba import types
 
 from augpipe.gpu_ops.compiled.declared import declare
-from augpipe.gpu_ops.image.scratch_rows import ONE, ZERO, finish
+from augpipe.gpu_ops.image.scratch_rows import as_held
 from augpipe.gpu_ops.jit import kernel, leaf, subroutine
 from augpipe.gpu_ops.memory import load_bytes, prefer_wide_vectors
 
@@ -80,5 +80,4 @@ def _mix_row(at, which, own, partner, pixel_items):
     left, right = pixel_items * load_whole(at, region), pixel_items * load_whole(at, region + 8)
     changed, other = own[left:right], partner[left:right]
     for i in range(len(changed)):
-        one = np.float32(mixed(np.float32(changed[i]), np.float32(other[i]), weight))
-        changed[i] = finish(changed, one, ONE, ZERO)
+        changed[i] = as_held(changed, np.float32(mixed(np.float32(changed[i]), np.float32(other[i]), weight)))

@@ -10,7 +10,7 @@ import numpy as np
 from numba import types
 
 from augpipe.gpu_ops.image.medians import BLOCK, median_of_9, median_of_25, median_of_49
-from augpipe.gpu_ops.image.scratch_rows import load_sum_x, load_sum_y, store_batch, store_sum_x, store_sum_y
+from augpipe.gpu_ops.image.scratch_rows import load_sum_x, load_sum_y, store_batch, store_sum_x
 from augpipe.gpu_ops.image.tap_sums import BLOCK as SUM_BLOCK
 from augpipe.gpu_ops.image.tap_sums import sum_pairs, sum_taps
 from augpipe.gpu_ops.image.tone import kept_within, nearest_level
@@ -19,7 +19,6 @@ from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, store
 
 load_levels = load("pixels", types.float32)
 load_tap = load_bytes("values", types.float32)
-load_address = load("lines", types.uintp)
 load_kept, store_kept = load("fetched", types.float32), store("fetched", types.float32)
 load_level, store_level = load("fetched", types.uint8), store("fetched", types.uint8)
 load_found = load("scaled", types.uint8)
@@ -48,43 +47,53 @@ def filter_separably(at_taps, radius, levels, start, height, width, planar):
     num_planes, apart = (3, 1) if planar else (1, 3)
     length, num_kept = width * apart, min(2 * radius + 1, height)
     before = radius * apart
-    kept = np.empty(num_kept * length, np.float32)
-    summed = np.empty(length + 2 * before, np.float32)
-    rows = np.empty(2 * radius + 1, np.uintp)
+    row_floats = max(length, SUM_BLOCK)  # a block of a shorter row looks beyond its end
+    kept = np.zeros(num_kept * row_floats, np.float32)
+    summed = np.zeros(row_floats + 2 * before, np.float32)
+    made, rows = np.empty(SUM_BLOCK, np.float32), np.empty(2 * radius + 1, np.uintp)
     for plane in range(num_planes):
         # in the loop, as numba frees an array after its last use
         at_kept, at_padded, at_rows = kept.ctypes.data, np.uintp(summed.ctypes.data), np.uintp(rows.ctypes.data)
-        at_summed = np.uintp(at_padded + 4 * before)
+        at_summed, at_made = np.uintp(at_padded + 4 * before), np.uintp(made.ctypes.data)
         first, num_taken = start + plane * height * width, 0
         for y in range(height):
             while num_taken < min(y + radius + 1, height):
-                at_row = np.uintp(at_kept + 4 * length * (num_taken % num_kept))
+                at_row = np.uintp(at_kept + 4 * row_floats * (num_taken % num_kept))
                 _keep_row(levels, first + num_taken * length, length, at_row)
                 num_taken += 1
             for nth in range(2 * radius + 1):  # the row itself, and then those above and below it
-                away = (nth + 1) // 2 if nth % 2 == 0 else -((nth + 1) // 2)
-                rows[nth] = at_kept + 4 * length * (mirrored(y + away, height) % num_kept)
-            _sum_pairs(at_rows, at_taps, radius, length, at_summed)
+                rows[nth] = at_kept + 4 * row_floats * (mirrored(y + _away(nth), height) % num_kept)
+            _sum_pairs(at_rows, at_taps, radius, row_floats, at_summed)
             _pad_row(at_padded, radius, width, apart)
             for nth in range(2 * radius + 1):
-                away = (nth + 1) // 2 if nth % 2 == 0 else -((nth + 1) // 2)
-                rows[nth] = at_summed + 4 * away * apart
-            at_levels = np.uintp(levels.ctypes.data + 4 * (first + y * length))
-            _sum_pairs(at_rows, at_taps, radius, length, at_levels)
+                rows[nth] = at_summed + 4 * _away(nth) * apart
+            if length < SUM_BLOCK:
+                _sum_pairs(at_rows, at_taps, radius, row_floats, at_made)
+                _put_row(at_made, levels, first + y * length, length)
+            else:
+                at_levels = np.uintp(levels.ctypes.data + 4 * (first + y * length))
+                _sum_pairs(at_rows, at_taps, radius, row_floats, at_levels)
+
+
+@leaf
+def _away(nth):
+    """How far off the rows of `sum_pairs` lie: 0, and then one before and one behind, each pair further."""
+    return (nth + 1) // 2 if nth % 2 == 0 else -((nth + 1) // 2)
 
 
 @subroutine
 def _sum_pairs(at_rows, at_taps, num_pairs, length, at_sums):
     """Write a row of sums over rows at addresses: the first one, and pairs that share a tap."""
-    end = length if length >= SUM_BLOCK else 0
-    for i in range(0, end, SUM_BLOCK):
+    for i in range(0, length, SUM_BLOCK):
         sum_pairs(at_rows, at_taps, num_pairs, min(np.int64(i), length - SUM_BLOCK), at_sums)
-    for i in range(end, length):
-        total = load_tap(at_taps, 0) * load_sum_x(load_address(at_rows, 0), i)
-        for pair in range(num_pairs):
-            left, right = load_address(at_rows, 2 * pair + 1), load_address(at_rows, 2 * pair + 2)
-            total += load_tap(at_taps, 4 * (pair + 1)) * (load_sum_x(left, i) + load_sum_x(right, i))
-        store_sum_y(at_sums, i, total)
+
+
+@subroutine
+def _put_row(at_made, levels, first, length):
+    prefer_wide_vectors()
+    out = levels.ctypes.data
+    for i in range(length):
+        store_batch(out, first + i, load_sum_y(at_made, i))
 
 
 @subroutine

@@ -70,6 +70,18 @@ def normalised(typing_context: Any, value: Any, scale: Any, bias: Any) -> Any:
     return types.float32(types.float32, types.float32, types.float32), generate
 
 
+def as_held(batch, value):
+    """`value` as the batch holds it: float32 as it is, uint8 to the nearest level."""
+    return to_uint8.py_func(value) if batch.dtype == np.uint8 else value
+
+
+@overload(as_held, inline="always")
+def _as_held(batch, value):
+    if batch.dtype == types.uint8:
+        return lambda batch, value: to_uint8(value)
+    return lambda batch, value: value
+
+
 def finish(batch, level, scale, bias):
     """A level as the batch holds it: float32 normalised, uint8 the nearest one, since such a batch holds levels."""
     return to_uint8.py_func(level) if batch.dtype == np.uint8 else level * scale + bias

@@ -51,7 +51,7 @@ def _to_length(kind: type[ops.ResizeShortest | ops.ResizeLongest], note: str) ->
 
 def _pad(found: Findings, one: Mapping[str, Any]) -> None:
     border, fill = border_of(one)
-    least = one.get("min_height"), one.get("min_width")
+    least: tuple[Any, Any] = one.get("min_height"), one.get("min_width")
     multiples = {one.get("pad_height_divisor"), one.get("pad_width_divisor")}
     if len(multiples) > 1 or (None in least and any(least)):
         raise ValueError("height and width are not padded alike, which is not mapped; give both min_ or one divisor")

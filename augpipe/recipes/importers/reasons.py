@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from augpipe.ops.kinds import KINDS
+from augpipe.ops.op import KINDS
 from augpipe.ops.other_names import ANSWERS
 from augpipe.validation.models import FieldError
 from augpipe.validation.suggest import elsewhere, plain
