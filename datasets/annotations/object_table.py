@@ -57,7 +57,7 @@ class ObjectTable:
         )
 
     def _rings_of(self, rows: Ints) -> list[list[Floats]]:
-        """The rings of some objects, parts of one array: made one by one they take six times as long."""
+        """The rings of some objects, all of them parts of one new array, which takes less time than one array each."""
         assert self.rings is not None
         num = self.rings[rows + 1] - self.rings[rows]
         which = ranges(self.rings[rows], num)
