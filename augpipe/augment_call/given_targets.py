@@ -70,13 +70,16 @@ def given_targets(
         ValueError: something is not what it should be; the message names it, and the object.
     """
     boxes = columns = points = None
+    if bbox_format is not None:
+        check_format(bbox_format)
+    if keypoint_format is not None:
+        check_choice("keypoint_format", keypoint_format, get_args(KeypointFormat))
     if bboxes is not None:
         if bbox_format is None:
             raise ValueError(
                 'bboxes are given, and bbox_format says how they are written: "coco" (left, top, width, height), '
                 '"pascal_voc" (left, top, right, bottom), or "yolo" and "albumentations", in parts of the image.'
             )
-        check_format(bbox_format)
         rows = _numbers(
             "bboxes", bboxes, "(N, 4) numbers, or more columns of them; give other labels as lists of names"
         )
@@ -241,8 +244,6 @@ def _rotated(boxes: Any) -> Float:
 
 def _taken_apart(keypoints: Float, form: str | None) -> tuple[Float | None, Float | None]:
     """(N, K, 3) key points of objects, or (M, 2 ..) that belong to none."""
-    if form is not None:
-        check_choice("keypoint_format", form, get_args(KeypointFormat))
     if not keypoints.size:
         keypoints = keypoints.reshape(0, 2) if keypoints.ndim < 3 else keypoints
     if keypoints.ndim not in (2, 3) or keypoints.shape[-1] < 2 or (keypoints.ndim == 3 and keypoints.shape[2] > 3):

@@ -1,5 +1,6 @@
 """What mixes a finished image with that of another sample: MixUp, CutMix and CopyPaste, each under a probability."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, get_args
@@ -44,9 +45,9 @@ class Mix(Checked):
         return f"{1.0 - mixed['weight']:.2f} of sample {mixed['partner']}"
 
     @property
+    @abstractmethod
     def text(self) -> str:
         """What is drawn, in a few words."""
-        raise NotImplementedError
 
     @classmethod
     def field_names(cls) -> list[str]:

@@ -229,7 +229,7 @@ def forget_sums_of_weights(s, width):
 
 @subroutine
 def _store_sums_of_weights(row, s, width, sum_y, inside_y):
-    """Of a row, unless they are those of the row before it."""
+    """Store a row's sums, unless they are those of the row before it."""
     prefer_wide_vectors()
     offset = width * 4
     at_sum_x, at_sum_y, at_inverse = s + SUM_X * offset, s + SUM_Y * offset, s + INVERSE * offset

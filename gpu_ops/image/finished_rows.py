@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from augpipe.gpu_ops.image.pixels import CACHE_LINE
 from augpipe.gpu_ops.image.rows import SHARP, TRIANGLE
 from augpipe.gpu_ops.image.sampling import clamp, sharp_gain
 from augpipe.gpu_ops.image.scratch_rows import (
@@ -35,10 +36,6 @@ from augpipe.gpu_ops.image.tone import cast, vignette_gain
 from augpipe.gpu_ops.jit import subroutine
 from augpipe.gpu_ops.memory import prefer_wide_vectors, prefetch_for_writing
 
-LINE_BYTES = 64
-"""Of a cache line, as CPUs have them."""
-
-
 @subroutine
 def finish_row(row, s, width, y, batch, start, plane, planar):
     """What the constant border adds, tone, and the write at item `start` of the batch."""
@@ -53,7 +50,7 @@ def finish_row(row, s, width, y, batch, start, plane, planar):
     # the next row is about to be written
     next_row = np.int64(out) + batch.itemsize * (start + width * (1 if planar else 3))
     step = batch.itemsize * (plane if planar else width)
-    for ahead in range(0, batch.itemsize * width, LINE_BYTES):
+    for ahead in range(0, batch.itemsize * width, CACHE_LINE):
         for channel_or_third in range(3):
             prefetch_for_writing(np.uintp(next_row + ahead + channel_or_third * step))
 

@@ -65,7 +65,7 @@ def _pad(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _pad_anywhere(found: Findings, size: tuple[int, int], border: Any, fill: Any) -> None:
-    """Put an image that is no larger than `size` anywhere within it.
+    """Put an image of at most `size` anywhere within it.
 
     Raises:
         ValueError: how large it is depends on the file.

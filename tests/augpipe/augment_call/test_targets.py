@@ -472,3 +472,12 @@ def test_crops_know_rotated_boxes_as_the_boxes_around_them() -> None:
         by_box = augment(image=image, bboxes=around, bbox_format="pascal_voc", sample_ids=[sample_id])
         by_corners = augment(image=image, rotated_boxes=corners, sample_ids=[sample_id])
         assert len(by_corners["rotated_boxes"]) == len(by_box["bboxes"]) == 1
+
+
+@pytest.mark.parametrize("name", ["bbox_format", "keypoint_format"])
+def test_a_format_is_looked_at_where_an_image_has_nothing_in_it(name: str) -> None:
+    formats: dict[str, Any] = {name: "cocoo"}
+    with pytest.raises(ValueError, match=f"{name}='cocoo'"):
+        Augment(Recipe(ops=[ops.Flip()]))(
+            image=np.zeros((4, 5, 3), np.uint8), mask=np.zeros((4, 5), np.uint8), **formats
+        )

@@ -324,7 +324,7 @@ def test_it_reads_and_writes_toml(tmp_path: Path) -> None:
     recipe.dump(tmp_path / "pasted.toml")
     assert Recipe.load(tmp_path / "pasted.toml").mixing == recipe.mixing
     with pytest.raises(ValueError, match="goes into the recipe's mixing"):
-        Recipe(ops=(ops.CopyPaste(),))  # type: ignore[arg-type]
+        Recipe.model_validate({"ops": [ops.CopyPaste()]})
 
 
 def test_other_backends_say_that_they_paste_nothing(source: ObjectSource) -> None:
