@@ -36,6 +36,7 @@ from augpipe.gpu_ops.image.tone import cast, vignette_gain
 from augpipe.gpu_ops.jit import subroutine
 from augpipe.gpu_ops.memory import prefer_wide_vectors, prefetch_for_writing
 
+
 @subroutine
 def finish_row(row, s, width, y, batch, start, plane, planar):
     """What the constant border adds, tone, and the write at item `start` of the batch."""
