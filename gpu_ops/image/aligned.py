@@ -8,7 +8,7 @@ import numpy as np
 from numba import types
 
 from augpipe.gpu_ops.image.pixels import RGB_BYTES, pack_row
-from augpipe.gpu_ops.image.rows import GRID, SPLINE, TRIANGLE
+from augpipe.gpu_ops.image.rows import GRID, SHARP, SPLINE, TRIANGLE
 from augpipe.gpu_ops.image.sampling import (
     border_period,
     border_turn,
@@ -18,6 +18,7 @@ from augpipe.gpu_ops.image.sampling import (
     first_tap,
     is_inside,
     num_taps,
+    sharp_weight,
     tap_weight,
 )
 from augpipe.gpu_ops.image.scratch_rows import (
@@ -238,6 +239,9 @@ def _store_sums_of_weights(row, s, width, sum_y, inside_y):
             store_sum_y(at_sum_y, i, sum_y)
             store_inverse(at_inverse, i, ONE / (load_sum_x(at_sum_x, i) * sum_y))
     if row.is_constant:
+        if row.is_constant >= SHARP:
+            source_y = load_source_y(s + SOURCE_Y * offset, 0)
+            inside_y = sharp_weight(inside_y, source_y, np.float32(row.low_y), np.float32(row.high_y))
         for i in range(width):
             store_inside_y(s + INSIDE_Y * offset, i, inside_y)
 

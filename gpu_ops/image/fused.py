@@ -19,7 +19,7 @@ from augpipe.gpu_ops.image.copied import copy_rows, is_copied
 from augpipe.gpu_ops.image.field import BEYOND, NODE_ROWS, TAPS, bend_row
 from augpipe.gpu_ops.image.finished_rows import finish_row
 from augpipe.gpu_ops.image.lens import distort, radial_gain
-from augpipe.gpu_ops.image.rows import KERNEL_ROW, MEETING, TRIANGLE
+from augpipe.gpu_ops.image.rows import KERNEL_ROW, MEETING, SHARP, TRIANGLE
 from augpipe.gpu_ops.image.sampling import (
     border_period,
     border_turn,
@@ -31,6 +31,7 @@ from augpipe.gpu_ops.image.sampling import (
     is_inside,
     linear,
     num_taps,
+    sharp_weight,
     tap_weight,
     where_it_meets,
 )
@@ -333,6 +334,10 @@ def _weigh_x(row, s, width):
                 weight = load_weight_x(at_weight_x, tap * width + i) * inside
                 store_weight_x(at_weight_x, tap * width + i, weight)
                 store_inside_x(at_inside_x, i, load_inside_x(at_inside_x, i) + weight)
+    if row.is_constant >= SHARP:
+        for i in range(width):
+            inside = sharp_weight(load_inside_x(at_inside_x, i), load_source_x(at_source_x, i), low_x, high_x)
+            store_inside_x(at_inside_x, i, inside)
     return num_outside == 0
 
 
@@ -447,6 +452,10 @@ def _sample(pixels, row, s, width, are_taps_inside):
                 store_red(at_red, i, load_red(at_red, i) + channel(pixel, 0) * weight)
                 store_green(at_green, i, load_green(at_green, i) + channel(pixel, 8) * weight)
                 store_blue(at_blue, i, load_blue(at_blue, i) + channel(pixel, 16) * weight)
+    if row.is_constant >= SHARP:
+        for i in range(width):
+            inside = sharp_weight(load_inside_y(at_inside_y, i), load_source_y(at_source_y, i), low_y, high_y)
+            store_inside_y(at_inside_y, i, inside)
     at_sum_x, at_inverse = s + SUM_X * offset, s + INVERSE * offset
     for i in range(width):
         store_inverse(at_inverse, i, ONE / (load_sum_x(at_sum_x, i) * load_sum_y(at_sum_y, i)))

@@ -98,9 +98,16 @@ def continued(tap, low, period, inverse_period, turn):
 
 
 @leaf
+def sharp_weight(inside, coordinate, low, high):
+    """The weight of the taps inside where the coordinate lies in the image, pixels low..high, else 0."""
+    is_seen = (coordinate > low - np.float32(0.5)) & (coordinate < high + np.float32(0.5))
+    return inside if is_seen else np.float32(0.0)
+
+
+@leaf
 def sharp_gain(whole, inside):
-    """What sums over the taps inside are multiplied by where more than half of their weight is, else 0."""
-    return whole / inside if inside > np.float32(0.5) * whole else np.float32(0.0)
+    """What sums over the taps inside are multiplied by; 0 where nothing is inside."""
+    return whole / inside if inside > np.float32(0.0) else np.float32(0.0)
 
 
 @leaf

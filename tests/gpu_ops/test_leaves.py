@@ -34,6 +34,7 @@ from augpipe.gpu_ops.image.sampling import (
     is_inside,
     linear,
     sharp_gain,
+    sharp_weight,
     tap_weight,
     where_it_meets,
 )
@@ -177,6 +178,9 @@ ARGUMENTS = {
     "sampling.border_turn": [(np.int32(kind), F(n)) for kind in (1, 2, 3) for n in (1, 2, 7)],
     "sampling.continued": [
         (F(RNG.integers(-99, 99)), F(low), F(2 * n), F(1) / F(2 * n), F(2 * n - 1)) for low in (-5, 3) for n in (1, 7)
+    ],
+    "sampling.sharp_weight": [
+        (F(weight), F(at), F(-2), F(3)) for at in (-9, -2.5, -2.4, 3.4, 3.5, 9, math.nan) for weight in (0, 0.25, 1)
     ],
     "sampling.sharp_gain": [*numbers((0.1, 2), (0, 2)), (F(1), F(0.5)), (F(1), F(0))],
     "sampling.clamp": [*numbers((-9, 9), (-5, 0), (0, 5)), (F(math.nan), F(-2), F(3)), (F(math.inf), F(-2), F(3))],
@@ -341,9 +345,11 @@ def test_clamp() -> None:
     assert [is_inside(F(x), F(-2), F(5)) for x in (-3, -2, 5, 6)] == [0, 1, 1, 0]
 
 
-def test_a_sharp_edge_keeps_what_is_mostly_inside() -> None:
-    gains = [float(sharp_gain.py_func(F(4), F(inside))) for inside in (4, 3, 2.5, 2, 1, 0)]
-    assert gains == pytest.approx([1, 4 / 3, 1.6, 0, 0, 0])
+def test_a_sharp_edge_keeps_what_is_seen_in_the_image() -> None:
+    weights = [float(sharp_weight.py_func(F(0.25), F(at), F(-2), F(3))) for at in (-2.6, -2.5, -2.4, 3.4, 3.5, 3.6)]
+    assert weights == [0, 0, 0.25, 0.25, 0, 0]
+    gains = [float(sharp_gain.py_func(F(4), F(inside))) for inside in (4, 3, 2.5, 1, 0)]
+    assert gains == pytest.approx([1, 4 / 3, 1.6, 4, 0])
 
 
 def test_channels() -> None:

@@ -32,7 +32,8 @@ from augpipe.gpu_ops.image.cuda.records import (
 )
 from augpipe.gpu_ops.image.rows import SHARP, TRIANGLE
 
-first_tap, floor, sharp_gain = shared(sampling.first_tap), shared(sampling.floor), shared(sampling.sharp_gain)
+first_tap, floor = shared(sampling.first_tap), shared(sampling.floor)
+sharp_gain, sharp_weight = shared(sampling.sharp_gain), shared(sampling.sharp_weight)
 is_inside, tap_weight = shared(sampling.is_inside), shared(sampling.tap_weight)
 filter_weight, clamp = shared(sampling.filter_weight), shared(sampling.clamp)
 
@@ -148,7 +149,8 @@ def sums_of_any(row, base, stride, channels, taps_x, taps_y, exist, raised):
             red, green, blue = added(red, green, blue, pixel, weight_x * weight_y, raised)
     whole = sum_x * sum_y
     if load_i32(row + IS_CONSTANT) == SHARP:
-        kept = sharp_gain(sum_x, inside_x) * sharp_gain(sum_y, inside_y)
+        kept_x = sharp_gain(sum_x, sharp_weight(inside_x, taps_x[1], low_x, high_x))
+        kept = kept_x * sharp_gain(sum_y, sharp_weight(inside_y, taps_y[1], low_y, high_y))
         filled = whole if kept == ZERO else ZERO
         red = red * kept + filled * load_f32(row + FILL)
         green = green * kept + filled * load_f32(row + FILL + 4)
