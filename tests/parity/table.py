@@ -415,7 +415,7 @@ def _grid_distortion(expected: Expected, op: ops.GridDistortion, drawn: Any) -> 
         return at + np.array(begins)[cells] + np.array(slopes)[cells] * pixel - (cells * step + pixel)
 
     expected.look_ups.append(look_up)
-    expected.has_lens = True
+    expected.has_lens |= bool(drawn["shares"].any())
 
 
 def _elastic_transform(expected: Expected, op: ops.ElasticTransform, drawn: Any) -> None:
@@ -448,7 +448,7 @@ def _elastic_transform(expected: Expected, op: ops.ElasticTransform, drawn: Any)
         return x + std * dx, y + std * (dx if op.same else dy)
 
     expected.look_ups.append(look_up)
-    expected.has_lens = True
+    expected.has_lens |= std > 0.0
 
 
 def _vignette(expected: Expected, op: ops.Vignette, drawn: Any) -> None:
