@@ -46,6 +46,7 @@ what it keeps until it does; nodes of a displacement and what lines of them make
 
 __all__ = [
     "SCOPES",
+    "borrowed",
     "cpu_has_avx512",
     "cpu_has_byte_tables",
     "has_avx512",
@@ -180,3 +181,24 @@ prefetch = _prefetch(for_writing=False)
 
 prefetch_for_writing = _prefetch(for_writing=True)
 """A procedure (address): ask for a cache line that is about to be written."""
+
+
+@intrinsic
+def borrowed(typingctx: Any, arrays: Any) -> Any:
+    """A tuple of arrays, and tuples of them, without owners: a loop that hands them on counts no references, each of
+    which takes as long as ten operations. Their owners are the caller's to keep."""
+
+    def without_owner(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+        if isinstance(kind, types.BaseTuple):
+            parts = [builder.extract_value(value, nth) for nth in range(len(kind))]
+            of_kinds = zip(kind.types, parts, strict=True)
+            return context.make_tuple(builder, kind, [without_owner(context, builder, *part) for part in of_kinds])
+        array = context.make_array(kind)(context, builder, value)
+        for owner in ("meminfo", "parent"):
+            setattr(array, owner, getattr(array, owner).type(None))
+        return array._getvalue()
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return without_owner(context, builder, arrays, args[0])
+
+    return arrays(arrays), codegen

@@ -83,6 +83,7 @@ from augpipe.gpu_ops.jpeg.points import (
 )
 from augpipe.gpu_ops.jpeg.reduced import transform_to
 from augpipe.gpu_ops.jpeg.stream import COPIED_AT_ONCE, unstuffed
+from augpipe.gpu_ops.memory import borrowed
 
 SMALL = 2
 """The workspace is too small: `needed` says how large it has to be."""
@@ -117,6 +118,12 @@ def decode_rows(
     planes,
 ):  # fmt: skip
     """Decode the rows of MCUs down to the region's last one into planes of levels; UNSOUND where all is not well."""
+    known, positions, predictors, stuffed, stream, reader = borrowed(
+        (known, positions, predictors, stuffed, stream, reader)
+    )
+    blocks, layers, values, quantization, symbols, limits, pairs, skips, coefficients, between, planes = borrowed(
+        (blocks, layers, values, quantization, symbols, limits, pairs, skips, coefficients, between, planes)
+    )
     num_columns, first, stop = extent[MCU_COLUMNS], extent[FIRST_COLUMN], extent[STOP_COLUMN]
     is_to_the_end = extent[STOP_ROW] == extent[MCU_ROWS] and known[NUM_ROWS] < extent[MCU_ROWS]
     interval, left = 0, num_columns * extent[MCU_ROWS]
