@@ -67,6 +67,8 @@ class Expected:
     blur_variance: float = 0.0
     """What the filter's variance grows by, in squared pixels of the output."""
     has_lens: bool = False
+    is_projected: bool = False
+    """Whether a perspective was applied."""
     is_moved: bool = False
     """Whether an op moves the frame's centre under a lens, perhaps to where that spreads pixels without bound."""
     tones: list[Callable[[Float, Float], Float]] = field(default_factory=list)
@@ -132,12 +134,12 @@ class Expected:
 
     @property
     def hides_border(self) -> bool:
-        """Whether all corners of an output that nothing bends show what crops keep, so that no edge meets a fill."""
+        """Whether all corners of a frame that is neither bent nor projected show what crops keep: no edge meets a fill."""
         half_width, half_height = 0.5 * self.out_width, 0.5 * self.out_height
         x, y = self.source(half_width * np.array([-1, 1, -1, 1]), half_height * np.array([-1, -1, 1, 1]))
         left, top, width, height = map(float, self.padded or self.crop)
         found = np.concatenate([x - left, left + width - x, y - top, top + height - y])
-        return not self.has_lens and bool((found >= -1e-6).all())
+        return not (self.has_lens or self.is_projected) and bool((found >= -1e-6).all())
 
     def support(self) -> tuple[float, float]:
         """How many source pixels an output pixel covers at the frame's centre, along x and y of the image."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from augpipe import Plan, Recipe, ops
 from augpipe.ops.levels import LevelsOp
+from augpipe.ops.perspective import MAX_DISTORTION
 from augpipe.ops.view_passes import in_one_pass
 from tests.parity.oracle import Expected, Float, LookUp
 from tests.parity.pixel_noise import normals, philox, splines
@@ -246,8 +247,9 @@ def _perspective(expected: Expected, op: ops.Perspective, drawn: Any) -> None:
     signs = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]])
     halves = np.array([expected.out_width / 2, expected.out_height / 2])
     # a frame of one pixel has no way between centres: it counts as two
-    corners = signs * (np.maximum(halves - 0.5, 0.5) if op.corners == "centres" else halves)
-    moved = corners - signs * halves * drawn["moved"]
+    reach = np.maximum(halves - 0.5, 0.5) if op.corners == "centres" else halves
+    # centres of a few pixels would meet
+    corners, moved = signs * reach, signs * (reach - np.minimum(halves * drawn["moved"], MAX_DISTORTION * reach))
     if op.inner_std is not None:  # each corner of the frame shows a moved one
         moved, corners = corners, moved
     # eight equations: each moved corner is looked up at the frame's own
@@ -263,6 +265,7 @@ def _perspective(expected: Expected, op: ops.Perspective, drawn: Any) -> None:
 
     expected.look_ups.append(look_up)
     expected.is_moved = True
+    expected.is_projected |= bool(np.any(drawn["moved"]))
 
 
 def _blur(expected: Expected, op: ops.Blur, drawn: Any) -> None:

@@ -149,25 +149,28 @@ def test_polygons_cover_what_their_masks_do(recipe: Recipe, seed: int) -> None:
 @settings(max_examples=FEW)
 @given(recipe=large_recipes(), seed=SEEDS)
 def test_boxes_bound_what_is_shown(recipe: Recipe, seed: int) -> None:
-    """Those of polygons and of boxes; a look at few points a pixel misses thin tips, and is then repeated with more."""
+    """Those of polygons and of boxes; a look at few points a pixel misses thin tips, and is then repeated with more.
+
+    A box has 8 points an edge: under the strongest lenses 99 of 100 are off by 0.3 px at most, 1 of 600 by 1.4.
+    """
     drawn, look, inverse = drawn_for(recipe, seed)
     rng = np.random.default_rng(seed)
     (x, y), (half_x, half_y) = place_of(look, rng), rng.uniform(8.0, 90.0, 2)
     box = np.array([[x - half_x, y - half_y, x + half_x, y + half_y]])
     polygon = star(rng, x, y, half_x, least=0.9)
     finer, finest = dense(drawn, 0, finer=4), None
-    for outline, (found, share) in (
-        (corners_of(box[0]), map_boxes(inverse, box, np.zeros(1, np.int64))),
-        (polygon, bounded(inverse, polygon)),
+    for outline, (found, share), most in (
+        (corners_of(box[0]), map_boxes(inverse, box, np.zeros(1, np.int64)), 2.2),
+        (polygon, bounded(inverse, polygon), 1.0),
     ):
         mask = finer.filled(outline)
         assert share[0] > 0.0 or mask.sum() <= 2
         if mask.sum() > 1600:
             off = np.abs(found[0] - hull(mask, 4)).max()
-            if off > 1.0:
+            if off > most:
                 finest = finest or dense(drawn, 0, finer=16)
                 off = np.abs(found[0] - hull(finest.filled(outline), 16)).max()
-            assert off <= 1.0
+            assert off <= most
 
 
 def corners_of(box: Float) -> Float:
