@@ -22,8 +22,6 @@ from augpipe.gpu_ops.image.sampling import (
     tap_weight,
 )
 from augpipe.gpu_ops.image.scratch_rows import (
-    BLUE,
-    GREEN,
     INDEX_Y,
     INSIDE_Y,
     INVERSE,
@@ -60,7 +58,7 @@ from augpipe.gpu_ops.image.scratch_rows import (
     store_weight_y,
 )
 from augpipe.gpu_ops.image.tap_sums import BLOCK as SUM_BLOCK
-from augpipe.gpu_ops.image.tap_sums import sum_taps
+from augpipe.gpu_ops.image.tap_sums import PIXELS, sum_pixel, sum_pixels, sum_taps, sum_taps_of_bytes
 from augpipe.gpu_ops.image.tone import channel
 from augpipe.gpu_ops.image.windows import (
     BLOCK,
@@ -156,15 +154,11 @@ def _sum_lines(at_lines, at_weights, num_lines, length, at_sums):
 
 
 @subroutine
-def sample_shrunk(pixels, row, s, width, first_x, num, rgb_bytes):
-    """`sample_aligned` of an output that is much smaller than what it shows: along y first.
-
-    Args:
-        first_x, num: the columns of the image, `num` of them, that the taps along x lie in.
-    """
+def sample_shrunk(pixels, row, s, width, first_x, num, at_held, rgb_bytes):
+    """`sample_aligned` of an output that is much smaller than what it shows: along y first."""
     prefer_wide_vectors()
     offset, taps = width * 4, num_taps(row.support_x)
-    at_red, at_green, at_blue = s + RED * offset, s + GREEN * offset, s + BLUE * offset
+    at_red = s + RED * offset  # green and blue follow
     at_weight_x, at_index_x = s + WEIGHTS_X * offset, s + (WEIGHTS_X + taps) * offset
     at_columns = s + (WEIGHTS_X + 3 * taps) * offset
     source_y = load_source_y(s + SOURCE_Y * offset, 0)
@@ -172,28 +166,34 @@ def sample_shrunk(pixels, row, s, width, first_x, num, rgb_bytes):
     pixel_bytes = np.int64(4)
     if rgb_bytes is not None:
         pixel_bytes = np.int64(RGB_BYTES if rgb_bytes else 4)
-    for i in range(pixel_bytes * num):
-        store_column(at_columns, i, ZERO)
-    for tap in range(num_taps(row.support_y)):
+    most_lines, num_lines = num_taps(row.support_y), 0
+    at_lines, at_weights = at_held + 8 * most_lines, at_held + 16 * most_lines
+    for tap in range(most_lines):
         whole, weight, line = _tap_along_y(row, source_y, tap)
         sum_y, inside_y = sum_y + whole, inside_y + weight
         if weight == ZERO:
             continue  # it would add zeros
-        at_line = np.uintp(_address_of(pixels, row, line, rgb_bytes) + pixel_bytes * first_x)
-        for i in range(pixel_bytes * num):  # the spare bytes too
-            level = np.float32(np.int32(load_byte(at_line, i)))
-            store_column(at_columns, i, load_column(at_columns, i) + weight * level)
-    for i in range(width):
-        red, green, blue = ZERO, ZERO, ZERO
-        for tap in range(taps):
-            weight = load_weight_x(at_weight_x, tap * width + i)
-            at = pixel_bytes * (np.int64(load_index_x(at_index_x, tap * width + i)) - first_x)
-            red += weight * load_column(at_columns, at)
-            green += weight * load_column(at_columns, at + 1)
-            blue += weight * load_column(at_columns, at + 2)
-        store_red(at_red, i, red)
-        store_green(at_green, i, green)
-        store_blue(at_blue, i, blue)
+        store_line(at_lines, num_lines, np.int64(_address_of(pixels, row, line, rgb_bytes) + pixel_bytes * first_x))
+        store_weight_y(at_weights, num_lines, weight)
+        num_lines += 1
+    length = pixel_bytes * num  # with the spare bytes
+    end = length if length >= SUM_BLOCK else 0
+    for i in range(0, end, SUM_BLOCK):
+        sum_taps_of_bytes(at_lines, at_weights, num_lines, min(np.int64(i), length - SUM_BLOCK), at_columns)
+    for i in range(end, length):
+        total = ZERO
+        for nth in range(num_lines):
+            level = load_byte(np.uintp(load_line(at_lines, nth)), i)
+            total += load_weight_y(at_weights, nth) * np.float32(np.int32(level))
+        store_column(at_columns, i, total)
+    step = 4 * pixel_bytes
+    at_column = np.uintp(at_columns - step * first_x)
+    end = width if width >= PIXELS else 0
+    for i in range(0, end, PIXELS):
+        at = 4 * min(np.int64(i), width - PIXELS)
+        sum_pixels(at_column, step, at_index_x + at, at_weight_x + at, offset, taps, np.uintp(at_red + at))
+    for i in range(end, width):
+        sum_pixel(at_column, step, at_index_x + 4 * i, at_weight_x + 4 * i, offset, taps, np.uintp(at_red + 4 * i))
     _store_sums_of_weights(row, s, width, sum_y, inside_y)
 
 

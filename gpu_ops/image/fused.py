@@ -179,7 +179,7 @@ def run_jobs(pixel_table, rows, batch, height, width, planar, first_job, last_jo
                 window = find_windows(at_index_x, s + 4 * width * INDEX_Y, width, taps)
                 first_x, num_columns = span(at_index_x, width * taps)
             if is_shrunk:
-                sample_shrunk(pixels, row, s, width, first_x, num_columns, rgb_bytes)
+                sample_shrunk(pixels, row, s, width, first_x, num_columns, at_held, rgb_bytes)
             elif is_axis_aligned:
                 columns, scratch_rows = (first_x, num_columns), (at_packed, at_held)
                 sample_aligned(pixels, row, s, width, are_taps_inside, window, *columns, *scratch_rows, rgb_bytes)
