@@ -475,3 +475,16 @@ def test_floats_of_levels_are_refused_where_they_are_taken_for_0_to_1(call: str)
     with pytest.raises(ValueError, match=r"takes floats for 0\.\.1, and they are 0\.\.255 there"):
         importers.from_text(chain.format(""))
     importers.from_text(chain.format(", scale=True"))
+
+
+@pytest.mark.parametrize("call", ["ToPILImage()", "ToDtype(torch.uint8, scale=True)"])
+def test_bytes_of_normalised_numbers_are_refused(call: str) -> None:
+    """They wrap: of Normalize([0.5], [0.5]), black becomes 1, and all below the middle something light."""
+    normalize = "v2.Normalize([0.5, 0.5, 0.5], [0.5, 0.5, 0.5])"
+    with pytest.raises(ValueError, match="behind Normalize makes bytes of numbers outside 0..1, which wrap"):
+        importers.from_text(
+            f"v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True), {normalize}, v2.{call}])"
+        )
+    importers.from_text(
+        f"v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.{call}, v2.ToTensor(), {normalize}])"
+    )
