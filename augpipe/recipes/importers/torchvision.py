@@ -60,9 +60,15 @@ def found_in(transform: Any) -> Findings:
         if name in TO_DTYPES and (told := _of_other_units(one)):
             found.refuse(name, told)
             continue
+        makes_bytes = name == "ToPILImage" or (name in TO_DTYPES and _makes_levels(one))
+        if makes_bytes and any(op.op == "normalize" for op in found.ops):
+            found.refuse(
+                name, "behind Normalize makes bytes of numbers outside 0..1, which wrap; put it before"
+            )
+            continue
         if name == "ToTensor" or (name in TO_DTYPES and getattr(one, "scale", True) and not _makes_levels(one)):
             scales = True
-        elif name == "ToPILImage" or (name in TO_DTYPES and _makes_levels(one)):
+        elif makes_bytes:
             scales = False
         if name in TO_TENSORS:
             found.makers, found.changes_units = MADE | (OF_PARTS if scales else OF_LEVELS), OF_TENSORS
