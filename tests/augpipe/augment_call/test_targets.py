@@ -481,3 +481,14 @@ def test_a_format_is_looked_at_where_an_image_has_nothing_in_it(name: str) -> No
         Augment(Recipe(ops=[ops.Flip()]))(
             image=np.zeros((4, 5, 3), np.uint8), mask=np.zeros((4, 5), np.uint8), **formats
         )
+
+
+@pytest.mark.parametrize(
+    "setting", [{"bbox_format": "coco"}, {"keypoint_format": "xy"}, {"targets": TargetOptions(mask_fill=255)}]
+)
+def test_settings_of_targets_are_refused_where_there_are_none(setting: dict[str, Any]) -> None:
+    augment, image = Augment(Recipe(ops=[ops.Flip()])), np.zeros((8, 8, 3), np.uint8)
+    for given in (image, [image, image]):
+        with pytest.raises(ValueError, match=f"{next(iter(setting))} says .* and plain images have none"):
+            augment(given, **setting)
+    augment(image=image, **setting)
