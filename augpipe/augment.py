@@ -167,7 +167,7 @@ class Augment:
 
         Raises:
             ValueError: an image is not one, or cannot be used with the recipe; the message says which and why. Of a
-                file it is a `SampleError`.
+                file it is a `SampleError`. Or plain images come with a setting of targets.
             augpipe.cuda.failures.KernelError: the CUDA device reports an error, perhaps of an earlier call.
             torch.OutOfMemoryError: the CUDA device is full.
         """
@@ -175,6 +175,12 @@ class Augment:
         if named or images is None or is_structure(images):
             results = self._with_targets(images, named, bbox_format, keypoint_format, targets, sample_ids, epoch, plan)
             return results[0] if len(results) == 1 else tuple(results)
+        for name, setting in (("bbox_format", bbox_format), ("keypoint_format", keypoint_format), ("targets", targets)):
+            if setting is not None:
+                raise ValueError(
+                    f"{name} says how targets come or are mapped, and plain images have none. Leave it out, or "
+                    "give one image with its targets by name, as image=..., bboxes=...."
+                )
         given = images_of(images, self._max_pixels)
         if given.device is not None:
             return self._on_device(given, sample_ids, epoch, plan)

@@ -62,9 +62,7 @@ def found_in(transform: Any) -> Findings:
             continue
         makes_bytes = name == "ToPILImage" or (name in TO_DTYPES and _makes_levels(one))
         if makes_bytes and any(op.op == "normalize" for op in found.ops):
-            found.refuse(
-                name, "behind Normalize makes bytes of numbers outside 0..1, which wrap; put it before"
-            )
+            found.refuse(name, "behind Normalize makes bytes of numbers outside 0..1, which wrap; put it before")
             continue
         if name == "ToTensor" or (name in TO_DTYPES and getattr(one, "scale", True) and not _makes_levels(one)):
             scales = True
