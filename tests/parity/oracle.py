@@ -134,7 +134,7 @@ class Expected:
 
     @property
     def hides_border(self) -> bool:
-        """Whether all corners of a frame that is neither bent nor projected show what crops keep: no edge meets a fill."""
+        """Whether all corners of a frame neither bent nor projected show what crops keep: no edge meets a fill."""
         half_width, half_height = 0.5 * self.out_width, 0.5 * self.out_height
         x, y = self.source(half_width * np.array([-1, 1, -1, 1]), half_height * np.array([-1, -1, 1, 1]))
         left, top, width, height = map(float, self.padded or self.crop)
