@@ -17,7 +17,7 @@ from augpipe.native.cpu_render import Scratch, mix, paste, render
 from augpipe.native.functions import Functions
 from augpipe.pipeline.decode_stage import Decoder
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
-from augpipe.pipeline.mosaic_stage import put_together
+from augpipe.pipeline.mosaic_stage import are_hidden, put_together
 from augpipe.pipeline.mosaic_windows import fill_around, render_window, window_of
 from augpipe.planning.output_format import import_torch
 from augpipe.sources.protocol import Labels, Pixels
@@ -51,7 +51,12 @@ class HostOutput:
         batch.target = tuple(self._take(num * height * width * 3) for height, width in batch.sizes)
 
     def fill(self, batch: BatchInProgress, items: Sequence[Item], decoder: Decoder) -> None:
-        """Read, decode and render items, a few at a time; those that are damaged carry an error then."""
+        """Read, decode and render items, a few at a time; those that are damaged carry an error then.
+
+        Guests that nothing is seen of are left out; but where damaged ones are replaced, which shows elsewhere.
+        """
+        if batch.windows and not self._settings.skips_bad:
+            items = [item for item, is_hidden in zip(items, are_hidden(batch, items), strict=True) if not is_hidden]
         for start in range(0, len(items), AT_A_TIME):
             some = items[start : start + AT_A_TIME]
             self._read(batch, some, decoder)

@@ -23,6 +23,9 @@ Rows = npt.NDArray[np.void]
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
+SLACK_PX = 1e-3
+"""How near an edge a pixel's centre counts as within it, for what is left out."""
+
 
 def check_mosaics(recipes: Sequence[Recipe], *, is_native: bool, has_targets: bool) -> None:
     """Refuse recipes with a mosaic where a loader does not make them.
@@ -128,6 +131,45 @@ def guests_of(batch: BatchInProgress, position: int) -> Ints:
     return batch.num_own + np.flatnonzero(outputs[batch.num_own :] == position)
 
 
+def are_hidden(batch: BatchInProgress, items: Sequence[Item]) -> Bools:
+    """(n,) which of a batch's items are guests of which no view shows a pixel: wherever lines stay straight."""
+    mosaic, plan = batch.request.block.mosaic, batch.plan
+    assert mosaic is not None and plan is not None
+    positions = np.array([item.position for item in items], np.int64)
+    owners, found = mosaic.outputs[batch.request.cut][positions], positions >= batch.num_own
+    for rows in plan.views:
+        found &= _are_beyond(rows[owners], rows["mosaic"]["place"][positions].astype(np.float64))
+    return found
+
+
+def _are_beyond(rows: Rows, places: Floats) -> Bools:
+    """(n,) whether parts of the canvas lie outside all pixels that the outputs of plan records show.
+
+    Two parallelograms have no point in common where a line along a side of one of them divides them.
+    """
+    each = np.arange(len(rows))
+    corner, right, below = (
+        _on_canvas(rows, np.tile(point, (len(rows), 1)), each) for point in ([0.5, 0.5], [1.5, 0.5], [0.5, 1.5])
+    )
+    steps = np.stack([right - corner, below - corner], axis=1)
+    sides = np.stack([rows["out_width"], rows["out_height"]], axis=1) - 1.0
+    of_place = places[:, [[0, 1], [2, 1], [0, 3], [2, 3]]] - corner[:, None]
+    of_output = np.array([[0, 0], [1, 0], [0, 1], [1, 1]]) * sides[:, None] @ steps
+    of_pixels = of_place @ np.linalg.inv(steps)
+    beyond = np.zeros(len(rows), np.bool_)
+    for found, first, last in (
+        (of_output, places[:, :2] - corner, places[:, 2:] - corner),
+        (of_pixels, 0.0 * sides, sides),
+    ):
+        beyond |= ((found.max(axis=1) < first - SLACK_PX) | (found.min(axis=1) > last + SLACK_PX)).any(axis=1)
+    return beyond & ~_bend(rows)
+
+
+def _bend(rows: Rows) -> Bools:
+    bent: Bools = rows["lens"].any(axis=1) | rows["before_divisor"][:, :2].any(axis=1)
+    return bent | (rows["field"]["kind"] != 0) if "field" in (rows.dtype.names or ()) else bent
+
+
 def put_together(
     batch: BatchInProgress,
     images: npt.NDArray[Any],
@@ -171,13 +213,14 @@ def _shown(row: Rows, guests: Rows) -> Iterator[tuple[tuple[slice, slice], Bools
     All pixels are placed in the canvas once: so each lies in one image's place, however a seam is rounded.
     """
     height, width = int(row["out_height"][0]), int(row["out_width"][0])
-    if row["lens"].any() or row["before_divisor"][:, :2].any():
+    if _bend(row)[0]:
         y, x = np.mgrid[:height, :width] + 0.5
-        points = _on_canvas(row, np.stack([x.reshape(-1), y.reshape(-1)], axis=1)).reshape(height, width, 2)
+        points = np.stack([x.reshape(-1), y.reshape(-1)], axis=1)
+        points = _on_canvas(row, points, np.zeros(len(points), np.int64)).reshape(height, width, 2)
         for place in guests["mosaic"]["place"]:
             yield np.s_[0:height, 0:width], ((points >= place[:2]) & (points < place[2:])).all(axis=2)
         return
-    corner, right, below = _on_canvas(row, np.array([[0.5, 0.5], [1.5, 0.5], [0.5, 1.5]]))
+    corner, right, below = _on_canvas(row, np.array([[0.5, 0.5], [1.5, 0.5], [0.5, 1.5]]), np.zeros(3, np.int64))
     along_x, along_y = right - corner, below - corner
     x, y = np.arange(width), np.arange(height)
     for left, top, right_end, bottom in guests["mosaic"]["place"].astype(np.float64):
@@ -198,11 +241,11 @@ def _shown(row: Rows, guests: Rows) -> Iterator[tuple[tuple[slice, slice], Bools
         yield part, (at_x >= left) & (at_x < right_end) & (at_y >= top) & (at_y < bottom)
 
 
-def _on_canvas(row: Rows, points: Floats) -> Floats:
-    """(n, 2) points of the canvas of (n, 2) output points, by a (1,) plan record."""
-    left, top, right, bottom = row["mosaic"]["place"][0].tolist()
-    scale = np.array([(right - left) / row["width"][0], (bottom - top) / row["height"][0]])
-    found: Floats = bent_points(row, points, np.zeros(len(points), np.int64)) * scale + (left, top)
+def _on_canvas(rows: Rows, points: Floats, item: Ints) -> Floats:
+    """(n, 2) points of the canvas of (n, 2) output points, each by one of the plan records."""
+    places = rows["mosaic"]["place"].astype(np.float64)
+    scale = (places[:, 2:] - places[:, :2]) / np.stack([rows["width"], rows["height"]], axis=1)
+    found: Floats = bent_points(rows, points, item) * scale[item] + places[item, :2]
     return found
 
 

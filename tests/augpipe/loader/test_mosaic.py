@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from augpipe import Augment, Batch, Loader, Plan, Recipe, Schedule, TargetOptions, View, ops, plan, recipes, sampling
-from augpipe.pipeline import host_output
+from augpipe.pipeline import host_output, mosaic_stage
 from augpipe.pipeline.mosaic_stage import check_mosaics
 from augpipe.pipeline.mosaic_windows import window_of
 from augpipe.sampling.epoch_order import mosaic_partners
@@ -389,8 +389,52 @@ def test_rendering_what_is_shown_gives_what_whole_outputs_do(monkeypatch: pytest
             missed = np.abs(images.astype(int) - expected)
             assert missed.max() <= 2 and missed.mean() < 0.05
     px = [(right - left) * (bottom - top) for left, top, right, bottom in filter(None, windows)]
-    assert len(px) > 0.6 * len(windows) > 700 and np.mean(px) < 0.5 * SIZE * 60, "little of each is shown"
+    assert len(px) > 0.6 * len(windows) > 400 and np.mean(px) < 0.5 * SIZE * 60, "little of each is shown"
     assert None in windows, "an erased rectangle lies where it does in the output"
+
+
+class Counted(ObjectSource):
+    """Notes whose label maps are read."""
+
+    def __init__(self) -> None:
+        objects = source()
+        super().__init__(objects.contents, objects.objects, objects.maps)
+        self.read_ids: list[int] = []
+
+    def label_map(self, sample_id: int) -> Any:
+        self.read_ids.append(sample_id)
+        return super().label_map(sample_id)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "least_share"),
+    [(MOVED, 0.01), (NINE_MOVED, 0.2), (NINE_VIEWS, 0.01), (BENT, 0.0)],
+    ids=["four", "nine", "views", "bent"],
+)
+def test_what_nothing_is_seen_of_is_neither_read_nor_decoded(
+    recipe: Recipe, least_share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some, everyone = Counted(), Counted()
+    found = everything(loader_of(recipe, some))
+    monkeypatch.setattr(mosaic_stage, "_are_beyond", lambda rows, places: np.zeros(len(rows), np.bool_))
+    assert found == everything(loader_of(recipe, everyone))
+    assert len(everyone.read_ids) - len(some.read_ids) >= least_share * len(everyone.read_ids)
+
+
+def test_guests_are_left_out_where_no_pixel_shows_them() -> None:
+    rng = np.random.default_rng(0)
+    num_empty = num_hidden = 0
+    for row in np.split(next(iter(loader_of(NINE_MOVED, batch_size=NUM))).plan.rows, NUM):
+        corners = rng.integers(-20, 2 * SIZE + 20, (40, 2))
+        places = np.concatenate([corners, corners + rng.integers(4, 60, (40, 2))], axis=1)
+        guests = np.repeat(row, len(places))
+        guests["mosaic"]["place"] = places
+        hidden = mosaic_stage._are_beyond(np.repeat(row, len(places)), places.astype(np.float64))
+        for is_hidden, ((down, across), shown) in zip(hidden, mosaic_stage._shown(row, guests), strict=True):
+            is_empty = down.start == down.stop or across.start == across.stop or (shown is not None and not shown.any())
+            assert is_empty or not is_hidden
+            num_empty, num_hidden = num_empty + is_empty, num_hidden + is_hidden
+    assert num_empty > 500 and num_hidden > 0.97 * num_empty, "but for some that lie between pixels"
 
 
 @pytest.mark.parametrize("num_images", [4, 9])
