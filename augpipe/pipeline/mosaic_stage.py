@@ -166,8 +166,10 @@ def _are_beyond(rows: Rows, places: Floats) -> Bools:
 
 
 def _bend(rows: Rows) -> Bools:
-    bent: Bools = rows["lens"].any(axis=1) | rows["before_divisor"][:, :2].any(axis=1)
-    return bent | (rows["field"]["kind"] != 0) if "field" in (rows.dtype.names or ()) else bent
+    bent: Bools = (rows["lens"] != 0.0).any(axis=1) | (rows["before_divisor"][:, :2] != 0.0).any(axis=1)
+    if "field" in (rows.dtype.names or ()):
+        bent |= rows["field"]["kind"] != 0
+    return bent
 
 
 def put_together(
