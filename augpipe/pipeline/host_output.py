@@ -17,7 +17,7 @@ from augpipe.native.cpu_render import Scratch, mix, paste, render
 from augpipe.native.functions import Functions
 from augpipe.pipeline.decode_stage import Decoder
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
-from augpipe.pipeline.mosaic_stage import are_hidden, put_together
+from augpipe.pipeline.mosaic_stage import are_hidden, put_together, seen
 from augpipe.pipeline.mosaic_windows import fill_around, render_window, window_of
 from augpipe.planning.output_format import import_torch
 from augpipe.sources.protocol import Labels, Pixels
@@ -48,15 +48,13 @@ class HostOutput:
         most = 1 if batch.num_own == len(batch.items) else 2 if mosaic is None else mosaic.num_images
         num = most * batch.num_own
         batch.windows = [] if mosaic is None else [[None] * len(batch.items) for _ in batch.sizes]
+        if mosaic is not None and not self._settings.skips_bad:  # what stands in a damaged one's place shows elsewhere
+            batch.hidden = are_hidden(batch)
         batch.target = tuple(self._take(num * height * width * 3) for height, width in batch.sizes)
 
     def fill(self, batch: BatchInProgress, items: Sequence[Item], decoder: Decoder) -> None:
-        """Read, decode and render items, a few at a time; those that are damaged carry an error then.
-
-        Guests that nothing is seen of are left out; but where damaged ones are replaced, which shows elsewhere.
-        """
-        if batch.windows and not self._settings.skips_bad:
-            items = [item for item, is_hidden in zip(items, are_hidden(batch, items), strict=True) if not is_hidden]
+        """Read, decode and render items, a few at a time; those that are damaged carry an error then."""
+        items = seen(batch, items)
         for start in range(0, len(items), AT_A_TIME):
             some = items[start : start + AT_A_TIME]
             self._read(batch, some, decoder)

@@ -112,6 +112,8 @@ def settle(
         replace: puts other samples in the place of those that prove damaged then.
     """
     while moved := planner.moved(batch):
+        if batch.hidden is not None:
+            batch.hidden[[item.position for item in moved]] = False
         for stage in again:
             stage(batch, [item for item in moved if item.error is None])
         replace(batch, [item for item in moved if item.error is not None])
@@ -131,15 +133,23 @@ def guests_of(batch: BatchInProgress, position: int) -> Ints:
     return batch.num_own + np.flatnonzero(outputs[batch.num_own :] == position)
 
 
-def are_hidden(batch: BatchInProgress, items: Sequence[Item]) -> Bools:
-    """(n,) which of a batch's items are guests of which no view shows a pixel: wherever lines stay straight."""
+def are_hidden(batch: BatchInProgress) -> Bools:
+    """(B,) which images of a planned batch are guests of which no view shows a pixel: wherever lines stay straight."""
     mosaic, plan = batch.request.block.mosaic, batch.plan
     assert mosaic is not None and plan is not None
-    positions = np.array([item.position for item in items], np.int64)
-    owners, found = mosaic.outputs[batch.request.cut][positions], positions >= batch.num_own
+    owners, guests = mosaic.outputs[batch.request.cut], np.arange(batch.num_own, len(batch.items))
+    found = np.zeros(len(batch.items), np.bool_)
+    found[guests] = True
     for rows in plan.views:
-        found &= _are_beyond(rows[owners], rows["mosaic"]["place"][positions].astype(np.float64))
+        found[guests] &= _are_beyond(rows[owners[guests]], rows["mosaic"]["place"][guests].astype(np.float64))
     return found
+
+
+def seen(batch: BatchInProgress, items: Sequence[Item]) -> Sequence[Item]:
+    """Those of a batch's items that need to be read and rendered."""
+    if batch.hidden is None:
+        return items
+    return [item for item in items if not batch.hidden[item.position]]
 
 
 def _are_beyond(rows: Rows, places: Floats) -> Bools:

@@ -11,7 +11,7 @@ from augpipe.native.buffers import BufferPool
 from augpipe.pipeline.checked_objects import problems_of
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.mapped_objects import ShownImages, pasted, view_targets
-from augpipe.pipeline.mosaic_stage import are_hidden, is_mosaic, put_together
+from augpipe.pipeline.mosaic_stage import is_mosaic, put_together, seen
 from augpipe.planning.kernel_rows import Rows, kernel_rows
 from augpipe.planning.targets.fill_notice import tell_of_fill
 from augpipe.planning.targets.masks import fill_of, mapped_mask
@@ -28,7 +28,6 @@ class TargetStages:
         assert settings.targets is not None and has_targets(settings.source)
         self._source: TargetSource = settings.source
         self._options = settings.targets
-        self._replaces = settings.skips_bad
         self.has_label_maps = bool(self._source.has_label_maps)
         self._kind: Kind = np.dtype(np.int64), ()  # of the last label map: that of a batch without any
         self._buffers = BufferPool(keep=(settings.prefetch + 2) * len(settings.recipe.all_views))
@@ -36,8 +35,7 @@ class TargetStages:
     def read_label_maps(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
         """Read and map the label maps of planned items; those whose cannot be used carry an error then."""
         assert batch.plan is not None
-        if batch.windows and not self._replaces:
-            items = [item for item, is_hidden in zip(items, are_hidden(batch, items), strict=True) if not is_hidden]
+        items = seen(batch, items)
         positions = [item.position for item in items]
         views = [(rows, kernel_rows(rows)) for rows in (of[positions] for of in batch.plan.views)]
         for nth, item in enumerate(items):
