@@ -4,11 +4,14 @@ import threading
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from augpipe.cache.arena import Arena, Place
 
 CLAIMED = -1
 """The address of a label map that somebody is about to write."""
+KNOWN = np.dtype([("address", np.int64), ("width", np.int32), ("label_bytes", np.uint8)])
+"""Of each sample; zeros where nothing is held."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,10 +48,8 @@ class HeldLabelMaps:
 
     def __init__(self, num_samples: int, arena: Arena) -> None:
         self._arena = arena
-        # zeroed memory is not touched before it is used
-        self._addresses = np.zeros(num_samples, np.int64)
-        self._widths = np.zeros(num_samples, np.int32)
-        self._label_bytes = np.zeros(num_samples, np.uint8)
+        self._num_samples = num_samples
+        self._known: npt.NDArray[np.void] = np.empty(0, KNOWN)  # until the first one is reserved
         self._lock = threading.Lock()
         self.held_bytes = 0
         """Of all, each rounded up to 16."""
@@ -56,10 +57,9 @@ class HeldLabelMaps:
     def find(self, sample_id: int) -> LocatedLabels | None:
         """A label map that nobody changes any more, or None where it is not held."""
         with self._lock:
-            address = int(self._addresses[sample_id])
-            if address in (0, CLAIMED):
-                return None
-            width, label_bytes = int(self._widths[sample_id]), int(self._label_bytes[sample_id])
+            address, width, label_bytes = self._known[sample_id].item() if len(self._known) else (0, 0, 0)
+        if address in (0, CLAIMED):
+            return None
         return LocatedLabels(address=address, width=width, label_bytes=label_bytes)
 
     def reserve(self, sample_id: int, height: int, width: int, label_bytes: int) -> LabelRoom | None:
@@ -68,13 +68,15 @@ class HeldLabelMaps:
         Nobody finds it before `commit`, and each goes to either `commit` or `cancel`.
         """
         with self._lock:
-            if self._addresses[sample_id]:
+            if not len(self._known):
+                self._known = np.zeros(self._num_samples, KNOWN)
+            if self._known[sample_id]["address"]:
                 return None
-            self._addresses[sample_id] = CLAIMED
+            self._known[sample_id]["address"] = CLAIMED
         num_bytes = height * width * label_bytes
         place = self._arena.take(num_bytes)
         if place is None:
-            self._addresses[sample_id] = 0
+            self._known[sample_id]["address"] = 0
             return None
         labels = LocatedLabels(address=place.address, width=width, label_bytes=label_bytes)
         return LabelRoom(labels=labels, place=place, num_bytes=num_bytes, sample_id=sample_id)
@@ -82,11 +84,11 @@ class HeldLabelMaps:
     def commit(self, room: LabelRoom) -> None:
         """Let everybody find what was written; in device memory on the terms of `PixelCache.commit`."""
         with self._lock:
-            self._widths[room.sample_id], self._label_bytes[room.sample_id] = room.labels.width, room.labels.label_bytes
-            self._addresses[room.sample_id] = room.labels.address
+            labels = room.labels
+            self._known[room.sample_id] = labels.address, labels.width, labels.label_bytes
             self.held_bytes += room.place.num_bytes
 
     def cancel(self, room: LabelRoom) -> None:
         """Give the room of a label map that was not written to others."""
-        self._addresses[room.sample_id] = 0
+        self._known[room.sample_id]["address"] = 0
         self._arena.give_back(room.place)

@@ -48,8 +48,10 @@ class Output(Protocol):
 
     decodes: bool
     """Whether images are read and decoded; else their pixels lie ready, and none can fail."""
-    label_maps: LabelMapLookUp | None
-    """What looks up label maps with the images; None: they are mapped on the host, and then go through `labels`."""
+
+    @property
+    def label_maps(self) -> LabelMapLookUp | None:
+        """What looks up label maps with the images; None: they are mapped on the host, and then go through `labels`."""
 
     def begin(self, batch: BatchInProgress) -> None:
         """Give a planned batch its memory."""
