@@ -10,6 +10,10 @@ import torch
 
 from augpipe import Loader, Recipe, TargetOptions, View, ops
 from augpipe.cuda import cuda_render
+from augpipe.gpu_ops.image.cuda.launch import look_up_label_maps
+from augpipe.gpu_ops.image.nearest import nearest_pixels
+from augpipe.gpu_ops.image.rows import KERNEL_ROW, MEETING
+from augpipe.gpu_ops.image.sampling import MEETS_PX
 from tests.augpipe.decoding.image_files import scene
 from tests.augpipe.loader.target_sources import LabelMapSource, label_map_source_of
 from tests.contracts.backends import PLENTY, numbers
@@ -191,3 +195,37 @@ def test_objects_and_label_maps_come_together(launches: list[tuple[int, int, int
     source = label_map_source_of([scene(*size, number) for number, size in enumerate(SIZES)])
     assert_as_on_host(source, Recipe(ops=MAPS["lens"]))
     assert launches == [(3, 5, 7), (2, 5, 7)]
+
+
+# The kernel
+
+
+def rows_at(x: float, along_x: float = 1.0, is_constant: int = 0) -> npt.NDArray[np.void]:
+    """(1,) kernel rows of a 4x4 image: two pixels are looked up at x - 0.5 and half of `along_x` left and right of it."""
+    rows = np.zeros(1, KERNEL_ROW)
+    rows["after_xx"], rows["after_yy"], rows["offset_x"], rows["offset_y"] = along_x, 1.0, x, 1.5
+    rows["high_x"] = rows["high_y"] = 3
+    rows["support_x"] = rows["support_y"] = 1.0
+    rows["is_constant"] = is_constant
+    return rows
+
+
+@pytest.mark.parametrize("as_taps", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        pytest.param(
+            rows_at(0.5, np.nextafter(np.float32(1), np.float32(0))), {False: [0, 1], True: [0, 0]}, id="midway"
+        ),
+        pytest.param(rows_at(0.5 - 0.5 * MEETS_PX, is_constant=MEETING), [0, 0], id="next to the edge"),
+        pytest.param(rows_at(0.5 - 0.5 * MEETS_PX, is_constant=1), [9, 0], id="beyond it"),
+    ],
+)
+def test_last_bits_are_those_of_the_host(rows: Any, expected: Any, as_taps: bool) -> None:
+    labels, found = np.tile(np.arange(4, dtype=np.uint8), (4, 1)), np.empty((1, 2), np.int32)
+    table, out = np.array([(labels.ctypes.data, 4, 0, 0, 1)], np.int64), np.empty((1, 2), np.int64)
+    asked: dict[str, Any] = {"fill": 9, "fills": False, "as_taps": as_taps, "stream": 0}
+    look_up_label_maps(table.ctypes.data, rows.ctypes.data, out.ctypes.data, num=1, height=1, width=2, **asked)
+    nearest_pixels(rows, 0, False, 4, found, None, as_taps)
+    wanted = expected[as_taps] if isinstance(expected, dict) else expected
+    assert out.tolist() == np.where(found < 0, 9, labels.reshape(-1)[found]).tolist() == [wanted]
