@@ -201,7 +201,7 @@ def test_objects_and_label_maps_come_together(launches: list[tuple[int, int, int
 
 
 def rows_at(x: float, along_x: float = 1.0, is_constant: int = 0) -> npt.NDArray[np.void]:
-    """(1,) kernel rows of a 4x4 image: two pixels are looked up at x - 0.5 and half of `along_x` left and right of it."""
+    """(1,) kernel rows of a 4x4 image: two pixels, half of `along_x` to the left and right of x - 0.5."""
     rows = np.zeros(1, KERNEL_ROW)
     rows["after_xx"], rows["after_yy"], rows["offset_x"], rows["offset_y"] = along_x, 1.0, x, 1.5
     rows["high_x"] = rows["high_y"] = 3
