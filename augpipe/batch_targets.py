@@ -15,8 +15,8 @@ from augpipe.validation.written import array_text
 if TYPE_CHECKING:
     from augpipe.planning.targets.options import TargetForm
 
-Place = Callable[[npt.NDArray[Any]], Any]
-"""Makes of an array what the batch holds: itself, or a tensor where the images are."""
+Place = Callable[[Any], Any]
+"""Makes of an array what the batch holds: itself, or a tensor where the images are; of such a tensor itself."""
 OF_IMAGES = ("image_id", "mask")
 """What flat targets say of images, and not of objects."""
 NO_LABEL = -1
@@ -25,7 +25,7 @@ NO_LABEL = -1
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ViewTargets:
-    """The targets of a batch's B images, as one view shows them, on the host."""
+    """The targets of a batch's B images, as one view shows them, on the host; label maps may lie on a device."""
 
     size: tuple[int, int]
     """Height and width of the images."""
@@ -37,8 +37,8 @@ class ViewTargets:
     """Name -> (N, ..) array, or a list of N, of the objects that stay, image by image."""
     dropped: Sequence[Sequence[tuple[Any, str]]]
     """For each image the objects that do not: (its object id, why)."""
-    label_maps: npt.NDArray[Any] | None
-    """(B, H, W, ..)."""
+    label_maps: Any
+    """(B, H, W, ..) array, or tensor where the images are; None where there are none, or not yet."""
 
 
 def in_form(found: ViewTargets, form: "TargetForm", place: Place) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.cache.arena import Arena, Place, aligned
+from augpipe.cache.label_maps import HeldLabelMaps
 from augpipe.cache.statistics import CacheStatistics
 from augpipe.decoding.decoded_pixels import LocatedPixels
 
@@ -113,6 +114,8 @@ class PixelCache:
         self.is_on_host = is_on_host
         self.written: Any = None
         """In device memory, the event after the last write; of the cache, as each recipe has a writer of its own."""
+        self.label_maps = HeldLabelMaps(num_samples, arena)
+        """Those of samples whose images it holds; in device memory."""
         self._arena = arena
         self._num_samples = num_samples
         # zeroed memory is not touched before it is used, so a source of which little is held takes less
@@ -281,7 +284,7 @@ class PixelCache:
                 hits=self._hits,
                 misses=self._misses,
                 num_held=self._num_held,
-                held_bytes=self._held_bytes,
+                held_bytes=self._held_bytes + self.label_maps.held_bytes,
                 budget_bytes=self._arena.budget_bytes,
                 allocated_bytes=self._arena.allocated_bytes,
                 num_did_not_fit=self._num_did_not_fit,

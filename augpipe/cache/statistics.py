@@ -16,7 +16,7 @@ class CacheStatistics:
     num_held: int
     """Images that are there."""
     held_bytes: int
-    """Bytes of all, each rounded up to 16."""
+    """Bytes of all, and of the label maps held with them, each rounded up to 16."""
     budget_bytes: int
     """What the arena may take; less than at first where memory ran out."""
     allocated_bytes: int

@@ -16,6 +16,7 @@ from augpipe.cuda.streams import Streams, streams_of
 from augpipe.cuda.upload import UploadRing
 from augpipe.gpu_ops.image.cuda.launch import (
     finish_batch,
+    look_up_label_maps,
     mix_batch,
     most_copied_bytes,
     render_batch,
@@ -33,6 +34,27 @@ MAX_PENDING = 8
 """Batches that the host may be ahead of the device by; each keeps the memory of its pixels."""
 
 
+class LookUp(NamedTuple):
+    """How label maps are looked up; see `gpu_ops.image.nearest.nearest_pixels`."""
+
+    fill: int
+    """The label where nothing is shown."""
+    fills: bool
+    as_taps: bool
+
+
+class LabelMaps(NamedTuple):
+    """A view's label maps, to be looked up."""
+
+    looked_at: npt.NDArray[np.int64]
+    """(B, 5) `DEVICE_PIXEL_COLUMNS`, in which channels are the bytes of a label: see `look_up_label_maps`."""
+    table: Rows
+    """(B,) `planning.kernel_rows.kernel_rows` at full scale."""
+    size: tuple[int, int]
+    """Height and width of the view's images, in pixels."""
+    look_up: LookUp
+
+
 class Rendering(NamedTuple):
     """Images of one size that one pass makes of others."""
 
@@ -41,16 +63,18 @@ class Rendering(NamedTuple):
     rows: Rows
     """(B,) kernel rows of one pass, one behind the other in memory."""
     out: torch.Tensor
-    """(B, 3, height, width), or (B, height, width, 3)."""
+    """(B, 3, height, width), or (B, height, width, 3); of label maps (B, height, width)."""
     size: tuple[int, int]
     """Height and width, in pixels."""
     dtype: str
     planar: bool
+    look_up: LookUp | None = None
+    """Of label maps; None of images."""
 
     @property
     def uploads(self) -> list[npt.NDArray[Any]]:
         """The tables that the kernels read: what is looked at, where, and what follows, if anything does."""
-        more = [] if self.rows.dtype == KERNEL_ROW else [self.rows]
+        more = [] if self.rows.dtype == KERNEL_ROW or self.look_up is not None else [self.rows]
         return [self.looked_at, first_parts(self.rows), *more]
 
 
@@ -90,6 +114,7 @@ class DeviceRenderer:
         keep: Sequence[Any],
         sample_ids: SampleIds,
         mix_jobs: Sequence[Rows] = (),
+        label_maps: Sequence[LabelMaps] = (),
     ) -> list[torch.Tensor]:
         """Launch a batch on the current stream.
 
@@ -101,10 +126,11 @@ class DeviceRenderer:
                 memory to nobody else too early; all else is kept alive until the device has passed the batch.
             sample_ids: (B,), named where the device fails.
             mix_jobs: for each view, (n,) `gpu_ops.image.mix.MIX_JOB` for the finished images; empty for none.
+            label_maps: for each view, those of the images; empty for none. `keep` holds what owns them, too.
 
         Returns:
-            For each view, the (B, C, height, width) images, or (B, height, width, C), on the device; they are ready
-            for work on the stream that is current now.
+            For each view, the (B, C, height, width) images, or (B, height, width, C), on the device; behind them for
+            each of `label_maps` (B, height, width) int64. They are ready for work on the stream that is current now.
 
         Raises:
             KernelError: a CUDA error of this batch or of an earlier one.
@@ -114,11 +140,16 @@ class DeviceRenderer:
         with self._lock, self.launching(sample_ids) as stream:
             self._in_flight.make_room()
             outs = [self._empty(len(pixels), size, view) for view, size in enumerate(sizes)]
+            masks = [self._empty_labels(len(maps.looked_at), maps.size) for maps in label_maps]
             if len(pixels):
-                self._launch(pixels, tables, sizes, outs, keep, sample_ids, stream, mix_jobs)
+                renderings = self._renderings(np.asarray(pixels, np.int64), tables, sizes, outs)
+                for maps, mask in zip(label_maps, masks, strict=True):
+                    whole = Rendering(maps.looked_at, maps.table, mask, maps.size, "int64", False, maps.look_up)
+                    renderings += self._passes(whole)
+                self._launch(renderings, sizes, outs, keep, sample_ids, stream, mix_jobs)
         if self._form.channels == 1:  # all three are the same
             outs = [(out[:, :1] if self._form.planar else out[..., :1]).contiguous() for out in outs]
-        return [out.permute(0, 3, 1, 2) if self._form.layout == "channels_last" else out for out in outs]
+        return [out.permute(0, 3, 1, 2) if self._form.layout == "channels_last" else out for out in outs] + masks
 
     @contextmanager
     def launching(self, sample_ids: SampleIds, owners: Sequence[Any] = ()) -> Generator[int, None, None]:
@@ -150,10 +181,12 @@ class DeviceRenderer:
         dtype: torch.dtype = getattr(torch, self._form.dtype)
         return allocate(shape, dtype, self._streams.device, purpose=f"a batch's images of view {view}")
 
+    def _empty_labels(self, num: int, size: tuple[int, int]) -> torch.Tensor:
+        return allocate((num, *size), torch.int64, self._streams.device, purpose="a batch's label maps")
+
     def _launch(
         self,
-        pixels: npt.NDArray[np.int64],
-        tables: Sequence[Rows],
+        renderings: Sequence[Rendering],
         sizes: Sequence[tuple[int, int]],
         outs: Sequence[torch.Tensor],
         keep: Sequence[Any],
@@ -161,7 +194,6 @@ class DeviceRenderer:
         stream: int,
         mix_jobs: Sequence[Rows],
     ) -> None:
-        renderings = self._renderings(np.asarray(pixels, np.int64), tables, sizes, outs)
         of_jobs = [(view, jobs) for view, jobs in enumerate(mix_jobs) if len(jobs)]
         uploads = [table for one in renderings for table in one.uploads]
         uploads += [jobs for _, jobs in of_jobs]
@@ -188,37 +220,57 @@ class DeviceRenderer:
         """What is rendered one after the other: the passes of each view, of which all but the last write bytes."""
         found: list[Rendering] = []
         for table, size, out in zip(tables, sizes, outs, strict=True):
-            looked_at, last = pixels, table
-            if is_joined(table):
-                *before, (last, _) = parted_tables(table)
-                for rows, own_sizes in before:
-                    made = [
-                        self._earlier(looked_at, rows, np.flatnonzero((own_sizes == one).all(axis=1)), one.tolist())
-                        for one in np.unique(own_sizes, axis=0)
-                    ]
-                    looked_at = np.empty_like(looked_at)
-                    for chosen, rendering in made:
-                        height, width = rendering.size
-                        looked_at[chosen] = 0, width, 0, 0, 3
-                        looked_at[chosen, 0] = rendering.out.data_ptr() + 3 * height * width * np.arange(len(chosen))
-                    found += [rendering for _, rendering in made]
-            found.append(Rendering(looked_at, last, out, size, self._form.dtype, self._form.planar))
+            found += self._passes(Rendering(pixels, table, out, size, self._form.dtype, self._form.planar))
         return found
 
+    def _passes(self, whole: Rendering) -> list[Rendering]:
+        """The passes of a view, one after the other; `whole` has the rows of all, and looks at what the first does."""
+        if not is_joined(whole.rows):
+            return [whole]
+        found: list[Rendering] = []
+        looked_at = whole.looked_at
+        *before, (last, _) = parted_tables(whole.rows)
+        for rows, own_sizes in before:
+            made = [
+                self._earlier(
+                    whole._replace(looked_at=looked_at, rows=rows),
+                    np.flatnonzero((own_sizes == one).all(axis=1)),
+                    one.tolist(),
+                )
+                for one in np.unique(own_sizes, axis=0)
+            ]
+            looked_at = np.empty_like(looked_at)
+            for chosen, rendering in made:
+                out, (height, width) = rendering.out, rendering.size
+                pixel_bytes = 3 if whole.look_up is None else out.element_size()
+                looked_at[chosen] = 0, width, 0, 0, pixel_bytes
+                looked_at[chosen, 0] = out.data_ptr() + pixel_bytes * height * width * np.arange(len(chosen))
+            found += [rendering for _, rendering in made]
+        return [*found, whole._replace(looked_at=looked_at, rows=last)]
+
     def _earlier(
-        self, looked_at: npt.NDArray[np.int64], rows: Rows, chosen: npt.NDArray[np.intp], size: tuple[int, int]
+        self, whole: Rendering, chosen: npt.NDArray[np.intp], size: tuple[int, int]
     ) -> tuple[npt.NDArray[np.intp], Rendering]:
         """Some images of a pass that another one looks at, and which they are."""
         height, width = size
-        purpose = "images between two passes"
-        out = allocate((len(chosen), height, width, 3), torch.uint8, self._streams.device, purpose=purpose)
-        return chosen, Rendering(looked_at[chosen], rows[chosen], out, (height, width), "uint8", planar=False)
+        if whole.look_up is not None:
+            out, dtype = self._empty_labels(len(chosen), (height, width)), whole.dtype
+        else:
+            shape, purpose = (len(chosen), height, width, 3), "images between two passes"
+            out, dtype = allocate(shape, torch.uint8, self._streams.device, purpose=purpose), "uint8"
+        looked_at, rows = whole.looked_at[chosen], whole.rows[chosen]
+        return chosen, Rendering(looked_at, rows, out, (height, width), dtype, planar=False, look_up=whole.look_up)
 
     def _launch_one(self, one: Rendering, addresses: Sequence[int], stream: int) -> None:
         height, width = one.size
         shape: dict[str, Any] = {"num": len(one.rows), "height": height, "width": width}
         shape |= {"planar": one.planar, "stream": stream}
         looked_at, first, *more = addresses
+        if one.look_up is not None:
+            num, look_up = len(one.rows), one.look_up._asdict()
+            target = one.out.data_ptr()
+            look_up_label_maps(looked_at, first, target, num=num, height=height, width=width, stream=stream, **look_up)
+            return
         if not more:
             render_batch(looked_at, first, one.out.data_ptr(), **shape, held_as=one.dtype)
             return

@@ -44,7 +44,7 @@ class StagingPool:
 
 
 class StagingBatch:
-    """The decoded images of one batch, by their position in it.
+    """The decoded images of one batch, by their position in it, and its label maps, by the inverted bits of theirs.
 
     `room` is called by any thread until `copy`, and `copy` once, when all rooms are filled. Then `wait` and `addresses`
     serve the launch. It owns the device memory: keep it until the device has passed the launch (`DeviceRenderer` does,
@@ -95,6 +95,12 @@ class StagingBatch:
         segment, first = self._places[position]
         assert segment.device is not None, "the copies have not been started"
         return segment.device.data_ptr() + first
+
+    def tensor(self, position: int, num_bytes: int) -> torch.Tensor:
+        """(num_bytes,) uint8 on the device, as `address` has it."""
+        segment, first = self._places[position]
+        assert segment.device is not None, "the copies have not been started"
+        return segment.device[first : first + num_bytes]
 
     def _segment_for(self, num_bytes: int) -> "_Segment":
         """The open segment, or another one where it has no room left."""

@@ -23,7 +23,7 @@ from augpipe.pipeline.blocks import Request
 from augpipe.pipeline.dali_stage import DaliStage
 from augpipe.pipeline.decode_stage import Decoder
 from augpipe.pipeline.host_output import HostOutput
-from augpipe.pipeline.items import BatchInProgress, Item, Settings
+from augpipe.pipeline.items import BatchInProgress, Item, LabelMapLookUp, Settings
 from augpipe.pipeline.load_times import Work as KindOfWork
 from augpipe.pipeline.mixing_stage import is_mixed_first, label, plan_mixing
 from augpipe.pipeline.mosaic_stage import is_mosaic, name_partners, settle
@@ -49,6 +49,10 @@ class Output(Protocol):
     decodes: bool
     """Whether images are read and decoded; else their pixels lie ready, and none can fail."""
 
+    @property
+    def label_maps(self) -> LabelMapLookUp | None:
+        """What looks up label maps with the images; None: they are mapped on the host, and then go through `labels`."""
+
     def begin(self, batch: BatchInProgress) -> None:
         """Give a planned batch its memory."""
 
@@ -65,7 +69,7 @@ class Output(Protocol):
         """The images of each view, without guests; called by the thread that asked for the batch."""
 
     def labels(self, labels: Labels) -> Any:
-        """(B,) or (B, k) labels next to the images."""
+        """(B,) or (B, k) labels, or targets, next to the images."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +94,7 @@ def stages_of(
     """The way of every batch of a loader, from sample ids to images in the output's memory."""
     planner = Planner(settings, cache, output.begin, decodes=output.decodes, wants_regions=dali is not None)
     fill = partial(output.fill, decoder=Decoder(settings, samples, planner, cache))
-    find_targets, map_targets = _target_stages(settings)
+    find_targets, map_targets = _target_stages(settings, output)
     last = [
         Stage(work=partial(label, settings.source), counts_as="copying"),
         *map_targets,
@@ -143,13 +147,13 @@ def _by_dali(dali: DaliStage) -> Stage:
     return Stage(work=dali.submit, counts_as="copying", items=_without_pixels, goes_on_elsewhere=True)
 
 
-def _target_stages(settings: Settings) -> tuple[list[Stage], list[Stage]]:
+def _target_stages(settings: Settings, output: Output) -> tuple[list[Stage], list[Stage]]:
     """What finds the targets of items, which may be damaged, and what maps those of a batch; none where it has none."""
     if settings.targets is None:
         return [], []
     from augpipe.pipeline.targets_stage import TargetStages
 
-    targets = TargetStages(settings)
+    targets = TargetStages(settings, output.label_maps)
     finds = [Stage(work=targets.look_up, counts_as="targets")]
     if targets.has_label_maps:
         reads = Stage(work=targets.read_label_maps, counts_as="targets", items=_sound, is_in_pieces=True)

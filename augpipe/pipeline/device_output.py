@@ -1,7 +1,7 @@
 """Batches in a CUDA device's memory: one launch a view, on the stream that is current where the batch is handed out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,12 @@ import torch
 
 from augpipe.cache import PixelCache, Reservation
 from augpipe.cuda.cache_writer import CacheWriter
-from augpipe.cuda.cuda_render import DeviceRenderer
+from augpipe.cuda.cuda_render import DeviceRenderer, LabelMaps
 from augpipe.cuda.staging import StagingBatch, StagingPool
 from augpipe.cuda.streams import streams_of
 from augpipe.decoding.decoded_pixels import LocatedPixels
 from augpipe.pipeline.decode_stage import Decoder
+from augpipe.pipeline.device_label_maps import DeviceLabelMaps, DeviceLabels
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.sources.protocol import Labels, Pixels
 
@@ -26,6 +27,10 @@ class _Target:
     staging: StagingBatch
     table: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 5), np.int64))
     """(B, 5): the kernel's pixel table, once all pixels are on their way."""
+    labels: dict[int, DeviceLabels] = field(default_factory=dict)
+    """Position of an item -> its label map."""
+    label_maps: list[LabelMaps] = field(default_factory=list)
+    """For each view what is looked up, once all label maps are on their way; empty for nothing."""
 
 
 class DeviceOutput:
@@ -46,6 +51,7 @@ class DeviceOutput:
         self._pool = StagingPool(device, streams=self._streams)
         self._cache = cache if cache is not None and not cache.is_on_host else None
         self._writer = CacheWriter(self._cache, self._streams) if self._cache is not None else None
+        self.label_maps = DeviceLabelMaps(settings, self._cache)
 
     def begin(self, batch: BatchInProgress) -> None:
         """Give a planned batch its staging memory."""
@@ -71,6 +77,7 @@ class DeviceOutput:
                 pixels.address, pixels.owner = target.staging.address(item.position), target.staging
             rows.append((pixels.address, pixels.width, pixels.first_x, pixels.first_y, pixels.channels))
         target.table = np.array(rows, np.int64).reshape(-1, 5)
+        target.label_maps = self.label_maps.of_views(batch)
 
     def mix(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
         """Nothing is to be done yet: images are mixed behind their rendering, in `finish`."""
@@ -92,13 +99,21 @@ class DeviceOutput:
             if self._writer is not None:
                 self._writer.wait()
                 keep.append(self._writer.memory)
-                keep += self._writer.write(self._reserved(batch), stream)
-            tables, sizes, jobs = batch.tables, batch.sizes, batch.mix_jobs
-            images = self._renderer.render(target.table, tables, sizes, keep, ids, mix_jobs=jobs)
+                reserved = self._reserved(batch)
+                new_ids = [room.sample_id for _, room in reserved]
+                keep += self._writer.write(reserved, stream, self.label_maps.reserved(batch, new_ids))
+            tables, sizes, more = batch.tables, batch.sizes, (batch.mix_jobs, target.label_maps)
+            found = self._renderer.render(target.table, tables, sizes, keep, ids, *more)
+            images, masks = found[: len(sizes)], found[len(sizes) :]
+            if masks:
+                views = zip(batch.targets, masks, strict=True)
+                batch.targets = tuple(replace(of_view, label_maps=mask) for of_view, mask in views)
             return [of_view[: batch.num_own] for of_view in images]
 
-    def labels(self, labels: Labels) -> Any:
-        """(B,) or (B, k) on the device, copied without waiting."""
+    def labels(self, labels: Labels | torch.Tensor) -> Any:
+        """(B,) or (B, k) on the device, copied without waiting, unless they lie there."""
+        if isinstance(labels, torch.Tensor):
+            return labels
         with self._streams.on_current():
             plain = torch.from_numpy(np.ascontiguousarray(labels))
             pinned = self._streams.pinned(labels.nbytes).view(plain.dtype).view(plain.shape)

@@ -33,6 +33,7 @@ class HostOutput:
     """Decodes and renders on the CPU; one instance serves a loader over all its epochs."""
 
     decodes = True
+    label_maps = None
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

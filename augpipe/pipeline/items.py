@@ -4,7 +4,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from augpipe.planning.targets.options import TargetOptions
 
 Rows = npt.NDArray[np.void]
+Kind = tuple[np.dtype[Any], tuple[int, ...]]
+"""A label map's number type and its shape behind height and width."""
+
+CLASSES: Kind = np.dtype(np.int64), ()
+"""What label maps of classes are handed out as."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +134,10 @@ class BatchInProgress:
     hidden: npt.NDArray[np.bool_] | None = None
     """(B,) which guests of mosaics nothing is seen of, so that they are not read; None: all are."""
     label_maps: Sequence[LabelMap] = ()
-    """For each view (B, H, W, ..), filled item by item; none where the source has none, or none was read yet."""
+    """For each view (B, H, W, ..), filled item by item; none where the source has none, or none was read yet, or where
+    the output looks them up."""
+    label_kind: Kind | None = None
+    """That of its label maps; None before the first was read."""
     objects: Targets | None = None
     """Those of its items, as the source knows them, while the items are those that were looked up."""
     targets: tuple[ViewTargets, ...] = ()
@@ -172,3 +180,13 @@ class BatchInProgress:
             for i, sample_id in enumerate(request.sample_ids.tolist())
         ]
         return cls(request=request, items=items)
+
+
+class LabelMapLookUp(Protocol):
+    """Looks up label maps of classes by nearest, together with a batch's images. Safe from several threads."""
+
+    def has(self, batch: BatchInProgress, item: Item) -> bool:
+        """Take an item's label map from a cache, and say whether it was there."""
+
+    def take(self, batch: BatchInProgress, item: Item, labels: LabelMap) -> None:
+        """Take (height, width) whole numbers, an item's label map, in the place of what it may have had before."""

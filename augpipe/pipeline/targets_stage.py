@@ -9,7 +9,7 @@ import numpy as np
 from augpipe.errors import SampleError, SourceChangedError
 from augpipe.native.buffers import BufferPool
 from augpipe.pipeline.checked_objects import problems_of
-from augpipe.pipeline.items import BatchInProgress, Item, Settings
+from augpipe.pipeline.items import CLASSES, BatchInProgress, Item, Kind, LabelMapLookUp, Settings
 from augpipe.pipeline.mapped_objects import ShownImages, pasted, view_targets
 from augpipe.pipeline.mosaic_stage import is_mosaic, put_together, seen
 from augpipe.planning.kernel_rows import Rows, kernel_rows
@@ -17,19 +17,24 @@ from augpipe.planning.targets.fill_notice import tell_of_fill
 from augpipe.planning.targets.masks import fill_of, mapped_mask
 from augpipe.sources.targets import LabelMap, TargetSource, has_targets, targets_of
 
-Kind = tuple[np.dtype[Any], tuple[int, ...]]
-"""A label map's number type and its shape behind height and width."""
-
 
 class TargetStages:
-    """Targets of batches; one instance serves a loader over all its epochs, and is safe from several threads."""
+    """Targets of batches; one instance serves a loader over all its epochs, and is safe from several threads.
 
-    def __init__(self, settings: Settings) -> None:
+    Args:
+        settings: the loader's.
+        look_up: looks up label maps with the images where it can: those of classes, by nearest, of recipes that do not
+            mix images. None: all label maps are mapped here.
+    """
+
+    def __init__(self, settings: Settings, look_up: LabelMapLookUp | None) -> None:
         assert settings.targets is not None and has_targets(settings.source)
         self._source: TargetSource = settings.source
         self._options = settings.targets
         self.has_label_maps = bool(self._source.has_label_maps)
-        self._kind: Kind = np.dtype(np.int64), ()  # of the last label map: that of a batch without any
+        is_nearest = settings.targets.mask_interpolation == "nearest" and not settings.recipe.mixing
+        self._look_up = look_up if is_nearest else None
+        self._kind = CLASSES  # of the last label map: that of a batch without any
         self._buffers = BufferPool(keep=(settings.prefetch + 2) * len(settings.recipe.all_views))
 
     def read_label_maps(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
@@ -88,6 +93,9 @@ class TargetStages:
     def _read_label_map(self, batch: BatchInProgress, item: Item, views: Sequence[tuple[Rows, Rows]]) -> None:
         """Read an item's label map, and map it by each view's (1,) plan record and kernel row."""
         name = self._source.name(item.sample_id)
+        if self._look_up is not None and self._look_up.has(batch, item):
+            self._note_kind(batch, CLASSES, name)
+            return
         try:
             labels = _array_of(self._source.label_map(item.sample_id))
         except (ConnectionError, SourceChangedError):  # they say nothing of the label map: nothing to skip
@@ -104,13 +112,31 @@ class TargetStages:
             )
         by = self._options.mask_interpolation
         held = _held_as(labels, keeps_type=by == "linear")
+        self._note_kind(batch, held, name)
+        is_looked_up = self._look_up is not None and held == CLASSES
+        if self._look_up is not None and is_looked_up:
+            self._look_up.take(batch, item, labels)
         fill = fill_of(np.empty(0, held[0]), self._options.mask_fill)
-        for (row, table), room in zip(views, self._rooms(batch, held, name), strict=True):
-            fills = self._options.mask_border == "fill"
-            mapped_mask(labels, row, by=by, fill=fill, fills=fills, table=table, into=room[item.position])
+        rooms = [] if is_looked_up else self._rooms(batch, held)
+        for view, (row, table) in enumerate(views):
+            if not is_looked_up:
+                fills, room = self._options.mask_border == "fill", rooms[view]
+                mapped_mask(labels, row, by=by, fill=fill, fills=fills, table=table, into=room[item.position])
             tell_of_fill(labels, row, self._options)
 
-    def _rooms(self, batch: BatchInProgress, kind: Kind, name: str) -> Sequence[LabelMap]:
+    def _note_kind(self, batch: BatchInProgress, kind: Kind, name: str) -> None:
+        with batch.lock:
+            # the only image of a batch may be replaced by one of another kind
+            if batch.label_kind is None or len(batch.items) == 1:
+                batch.label_maps = batch.label_maps if batch.label_kind == kind else ()
+                batch.label_kind = self._kind = kind
+            if batch.label_kind != kind:
+                raise ValueError(
+                    f"label maps of one source must be alike: that of {name} is {_in_words(kind)}, and another one of "
+                    f"its batch {_in_words(batch.label_kind)}. Convert them."
+                )
+
+    def _rooms(self, batch: BatchInProgress, kind: Kind) -> Sequence[LabelMap]:
         """For each view (B, H, W, ..), made when the first label map of the batch asks for it."""
         dtype, planes = kind
         with batch.lock:
@@ -118,18 +144,11 @@ class TargetStages:
             # the only image of a batch may be replaced by one of another size
             if not batch.label_maps or (len(batch.items) == 1 and batch.label_maps[0].shape != shapes[0]):
                 batch.label_maps = tuple(self._buffers.take(math.prod(of), dtype).reshape(of) for of in shapes)
-                self._kind = kind
-            first = batch.label_maps[0]
-            if (first.dtype, first.shape[3:]) != kind:
-                raise ValueError(
-                    f"label maps of one source must be alike: that of {name} is {_in_words(kind)}, and another one of "
-                    f"its batch {_in_words((first.dtype, first.shape[3:]))}. Convert them."
-                )
             return batch.label_maps
 
-    def _label_maps(self, batch: BatchInProgress) -> Sequence[LabelMap]:
+    def _label_maps(self, batch: BatchInProgress) -> Sequence[LabelMap | None]:
         if batch.items:
-            return batch.label_maps
+            return batch.label_maps or [None] * len(batch.sizes)
         dtype, planes = self._kind
         return [np.empty((0, *size, *planes), dtype) for size in batch.sizes]
 

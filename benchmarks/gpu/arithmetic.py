@@ -1,4 +1,4 @@
-"""How far the CUDA kernels' pixels are from the CPU's, without a device: their PTX is run on the CPU.
+"""How far the CUDA kernels' pixels and labels are from the CPU's, without a device: their PTX is run on the CPU.
 
 The comparison is that of docs/gpu.md's promise, `tests.parity.promise`, over recipes with and without tables.
 """
@@ -6,6 +6,7 @@ The comparison is that of docs/gpu.md's promise, `tests.parity.promise`, over re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -15,7 +16,9 @@ from augpipe.gpu_ops.image.cuda import launch
 from augpipe.gpu_ops.image.cuda.ptx import KernelSpec, compile_ptx_of
 from augpipe.gpu_ops.image.program_rows import are_filters, first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
+from augpipe.planning.fields import BENDING, drawn_by
 from augpipe.planning.kernel_rows import kernel_rows
+from augpipe.planning.targets.masks import map_mask, shown_pixels
 from benchmarks.gpu.ptx_on_cpu import PtxOnCpu
 from benchmarks.harness import Bench, imagenet_sized
 from tests.parity.images import Pixels, noise
@@ -68,6 +71,45 @@ def ptx_renderer(packed: Sequence[Pixels], size: tuple[int, int]) -> Renderer:
     return rendered
 
 
+CROP = ops.RandomResizedCrop(size=224)
+MAPS: dict[str, tuple[ops.Op, ...]] = {
+    "crop, flip": (CROP, ops.Flip()),
+    "turn, crop": (ops.Rotate(max_deg=40, step=None, p=1.0), CROP),
+    "lens, crop": (ops.BrownConrady(), CROP),
+    "perspective, crop": (ops.Perspective(p=1.0), CROP),
+    "elastic, crop": (ops.ElasticTransform(p=1.0), CROP),
+    "grid, crop": (ops.GridDistortion(cells="whole_px", p=1.0), CROP),
+    "optical, crop": (ops.OpticalDistortion(p=1.0), CROP),
+}
+
+
+def labels_apart(chain: tuple[ops.Op, ...], num: int) -> dict[str, float]:
+    """The share of labels of noise in which masks by the kernel's PTX differ from the CPU's, by how exact
+    reciprocals are."""
+    looked_up = PtxOnCpu(compile_ptx_of(KernelSpec(looks_up_labels=True), (9, 0)))
+    labels = [np.ascontiguousarray(noise(375, 500, seed=i)[:, :, 0]) for i in range(num)]
+    drawn = plan(Recipe(ops=chain, border="constant"), range(num), sizes=[(375, 500)] * num).rows
+    expected = np.stack(
+        [map_mask(one, shown_pixels(drawn[i : i + 1], fills=True), 255) for i, one in enumerate(labels)]
+    )
+    places = np.array([(one.ctypes.data, 500, 0, 0, 1) for one in labels], np.int64)
+    rows, out = kernel_rows(drawn), np.empty(expected.shape, np.int64)
+    asked: dict[str, Any] = {
+        "fill": 255,
+        "fills": True,
+        "as_taps": not drawn_by(drawn).isdisjoint(BENDING),
+        "stream": 0,
+    }
+    shape = dict(zip(("num", "height", "width"), out.shape, strict=True))
+    found: dict[str, float] = {}
+    for is_rough in (False, True):
+        looked_up.set_rough(is_rough)
+        with patch.object(launch, "_labels", lambda: looked_up):
+            launch.look_up_label_maps(places.ctypes.data, rows.ctypes.data, out.ctypes.data, **shape, **asked)
+        found["1 ulp off" if is_rough else "exact"] = float((out != expected).mean())
+    return found
+
+
 def main() -> None:
     bench = Bench(__doc__)
     encoded, origin = bench.photographs()
@@ -102,9 +144,11 @@ def main() -> None:
                     f"{kind + ', ' + name:50}{'1 ulp off' if is_rough else 'exact':>12}{apart.levels:>10.1e}"
                     f"{apart.from_edge_levels:>11.1e}{share:>9.1e}{far:>11.1e}"
                 )
-    bench.keep(
-        "cuda_arithmetic", {"what": f"PTX for sm_90 run on the CPU beside the CPU's loop; {origin}", "cases": table}
-    )
+    apart = {name: labels_apart(chain, bench.pick(16, 1)) for name, chain in list(MAPS.items())[: bench.pick(None, 1)]}
+    for name, shares in apart.items():
+        print(f"labels apart, {name:36}" + "".join(f"{share:>12.1e} ({how})" for how, share in shares.items()))
+    what = f"PTX for sm_90 run on the CPU beside the CPU's loop; {origin}"
+    bench.keep("cuda_arithmetic", {"what": what, "cases": table, "share_of_labels_apart": apart})
 
 
 if __name__ == "__main__":

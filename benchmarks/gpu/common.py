@@ -196,8 +196,8 @@ def pixels_agree(
 def kernels_made() -> dict[str, int]:
     """How many variants of each kernel of images this process has compiled or loaded."""
     made = {"fused": launch._compiled_fused, "finish": launch._compiled_finish, "mix": launch._compiled_mix}
-    made |= {"filter": launch._compiled_filter}
-    return {kind: of.cache_info().currsize for kind, of in (made | {"pack_rgbx": launch._compiled_pack}).items()}
+    made |= {"filter": launch._compiled_filter, "labels": launch._compiled_labels, "pack_rgbx": launch._compiled_pack}
+    return {kind: of.cache_info().currsize for kind, of in made.items()}
 
 
 def registered() -> dict[str, list[str]]:

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from augpipe import Augment, Loader, Plan, Recipe, ops, plan, policies, recipes
-from augpipe.gpu_ops.image.cuda.launch import pack_rgbx
+from augpipe.datasets.formats.arrays import ArraySource
+from augpipe.gpu_ops.image.cuda.launch import look_up_label_maps, pack_rgbx
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.recipes.view import View
 from benchmarks.gpu.common import (
@@ -18,10 +19,12 @@ from benchmarks.gpu.common import (
     OnDevice,
     Run,
     decoded,
+    event_seconds,
     form,
     kernels_made,
     make_loader,
     pixels_agree,
+    spread,
     stream_number,
 )
 from benchmarks.gpu.preflight import nvjpeg
@@ -53,6 +56,7 @@ def answers(run: Run) -> dict[str, Callable[[Findings], Covered | None]]:
         "mixing": partial(_mixing, run),
         "channels": partial(_channels, run),
         "several passes": partial(_several_passes, run),
+        "label maps": partial(_label_maps, run),
         "packing": lambda findings: findings.check("packing 1, 3 and 4 channels to RGBX", all(packed(run))),
         "nvJPEG": partial(nvjpeg, run, None),
         "batches by each route": partial(_routes, run),
@@ -241,6 +245,70 @@ def _channels(run: Run, findings: Findings) -> None:
     ):
         (one,), (other,) = (OnDevice(run, given, recipe, form()).render(made) for given in (some, others))
         findings.check(f"{what} alike, bit by bit", torch.equal(one, other))
+
+
+class LabelledNoise(ArraySource):
+    """Images of noise, with label maps of noise of a number type."""
+
+    has_targets = has_label_maps = True
+    object_classes: Sequence[str] = ()
+    keypoint_swaps: Sequence[tuple[int, int]] = ()
+
+    def __init__(self, dtype: str, sizes: Sequence[tuple[int, int]]) -> None:
+        super().__init__(_noise(sizes))
+        self._maps = [image[:, :, 0].astype(dtype) for image in _noise(sizes)]
+
+    def targets_of(self, sample_ids: np.ndarray) -> None:
+        return None
+
+    def label_map(self, sample_id: int) -> np.ndarray:
+        return self._maps[sample_id]
+
+
+def _label_maps(run: Run, findings: Findings) -> None:
+    """Masks of a batch beside the CPU's, by each op that maps, and out of the cache; and how long a look-up takes."""
+    num, side, size = run.pick((256, 224, (375, 500)), (3, 6, (12, 15)))
+    source = LabelledNoise("uint8", [size] * num)
+    crop, options = ops.RandomResizedCrop(size=side), {"batch_size": num, "backend": "native", "shuffle": False}
+    chains: dict[str, tuple[ops.Op, ...]] = {
+        "crop and turn": (ops.Rotate(max_deg=40, step=None), crop, ops.Flip()),
+        "lens and perspective": (ops.BrownConrady(), ops.Perspective(p=1.0), crop),
+        "elastic": (ops.ElasticTransform(p=1.0), crop),
+        "grid": (ops.GridDistortion(p=1.0), crop),
+        "two passes": (ops.Noise(p=1.0), ops.Rotate(max_deg=40, step=None), crop),
+    }
+    for name, chain in chains.items():
+        recipe = Recipe(ops=chain, border="constant")
+        (expected,) = Loader(source, recipe, device="cpu", **options)
+        loader = Loader(source, recipe, device="cuda", cache="device", cache_bytes=1 << 28, **options)
+        (missed,) = loader
+        loader.set_epoch(0)
+        (hit,) = loader
+        apart = (missed.targets.cpu() != expected.targets).float().mean().item()
+        # where a point lies midway between two pixels, its last bit decides
+        findings.check(f"label maps: {name}, 1 in 10,000 apart at most", apart <= 1e-4, apart)
+        findings.check(f"label maps: {name}, hits bit-equal to misses", torch.equal(hit.targets, missed.targets))
+    findings.keep("label maps: the device", str(missed.targets.device))
+    _time_label_maps(run, findings, source, Recipe(ops=chains["crop and turn"]), (side, side))
+
+
+def _time_label_maps(
+    run: Run, findings: Findings, source: LabelledNoise, recipe: Recipe, size: tuple[int, int]
+) -> None:
+    num = len(source)
+    made = plan(recipe, range(num), sizes=[source.label_map(0).shape] * num)
+    labels = [torch.from_numpy(source.label_map(number)).to(run.device) for number in range(num)]
+    table = torch.tensor([(one.data_ptr(), one.shape[1], 0, 0, 1) for one in labels]).to(run.device)
+    rows = torch.from_numpy(kernel_rows(made.rows).view(np.uint8).copy()).to(run.device)
+    out = torch.empty((num, *size), dtype=torch.int64, device=run.device)
+    options: dict[str, Any] = {"num": num, "height": size[0], "width": size[1], "fill": 255, "fills": True}
+    seconds = event_seconds(
+        lambda _: look_up_label_maps(
+            *(table.data_ptr(), rows.data_ptr(), out.data_ptr()), as_taps=False, stream=stream_number(), **options
+        ),
+        run.pick(20, 1),
+    )
+    findings.keep("label maps: ns an image", spread([1e9 * one / num for one in seconds], 1))
 
 
 def packed(run: Run) -> list[bool]:

@@ -8,24 +8,25 @@ from collections.abc import Callable
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from augpipe import Recipe, ops, plan
+from augpipe import Loader, Recipe, ops, plan
 from augpipe.gpu_ops.codec.cuda import launch
 from augpipe.gpu_ops.image.cuda.ptx import KERNELS
 from augpipe.trainer.codecs import codec, names
 from augpipe.trainer.codecs.cuda import add_rows
 from benchmarks.gpu.common import NO_FILES, Findings, OnDevice, Run, form, kernels_made, on_device, synchronize
-from benchmarks.gpu.parity import packed
+from benchmarks.gpu.parity import LabelledNoise, packed
 
 PLACES = ("/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer", "/opt/nvidia/compute-sanitizer")
 TOOLS = {
-    "memcheck": ("codecs", "fused", "filter", "finish", "mix", "pack_rgbx"),
+    "memcheck": ("codecs", "fused", "filter", "finish", "mix", "labels", "pack_rgbx"),
     "racecheck": ("codecs", "filter", "finish"),
     "synccheck": ("codecs", "filter", "finish"),
-    "initcheck": ("fused", "filter", "finish", "mix", "pack_rgbx"),
+    "initcheck": ("fused", "filter", "finish", "mix", "labels", "pack_rgbx"),
 }
 """The kernels that each tool is to look at. Threads of the codecs' work together by shuffles, those that finish images
 through shared memory with atomics and barriers; threads of the others have nothing to do with each other."""
@@ -98,6 +99,17 @@ def _images(chain: tuple[ops.Op, ...], mixing: tuple[ops.MixUp | ops.CutMix, ...
         OnDevice(NO_FILES, images, recipe, form(dtype, layout)).render(made)
 
 
+def _label_maps() -> None:
+    """Of every number of bytes, at odd and even widths, in batches whose images look up pixels beyond their borders."""
+    cached: dict[str, Any] = {"cache": "device", "cache_bytes": 1 << 24}
+    for dtype in ("uint8", "uint16", "int32", "int64"):
+        source = LabelledNoise(dtype, NO_FILES.pick([(31, 45), (40, 29), (33, 33)], [(5, 9), (8, 7)]))
+        for border, size in product(("reflect", "constant"), NO_FILES.pick(((20, 17), (18, 32)), ((2, 3),))):
+            recipe = Recipe(border=border, ops=(*WARPED, ops.RandomResizedCrop(size=size)))
+            loader = Loader(source, recipe, batch_size=2, device="cuda", backend="native", **cached)
+            assert len([*loader, *loader]) == 2 * len(loader)
+
+
 WARPED = (ops.ColorCast(), ops.Vignette(), ops.BrownConrady(), ops.Rotate(max_deg=45, step=None))
 FINISHED = (
     *(ops.Hue(), ops.AutoContrast(p=1.0), ops.Sharpness(p=1.0), ops.Posterize(p=1.0), ops.Equalize(p=1.0)),
@@ -120,5 +132,6 @@ WORKLOADS: dict[str, Callable[[], object]] = {
     "filter": partial(_images, FILTERED),
     "finish": partial(_images, FINISHED),
     "mix": partial(_images, (), (ops.MixUp(p=0.5), ops.CutMix(p=0.5))),
+    "labels": _label_maps,
     "pack_rgbx": partial(packed, NO_FILES),
 }

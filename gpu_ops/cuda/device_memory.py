@@ -80,7 +80,7 @@ load_u8, load_u16 = _load(types.uint8, types.uint32), _load(types.uint16, types.
 load_u32, load_i32, load_i64 = _load(types.uint32), _load(types.int32), _load(types.int64)
 load_f32 = _load(types.float32)
 store_u8, store_u16, store_u32 = _store(types.uint8), _store(types.uint16), _store(types.uint32)
-store_f32, store_f32_pair = _store(types.float32), _store(types.float32, 2)
+store_f32, store_f32_pair, store_i64 = _store(types.float32), _store(types.float32, 2), _store(types.int64)
 
 load_changing_f32, load_changing_i32 = _load(types.float32, invariant=False), _load(types.int32, invariant=False)
 load_changing_u8 = _load(types.uint8, types.uint32, invariant=False)

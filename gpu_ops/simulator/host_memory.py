@@ -44,7 +44,7 @@ load_u8, load_u32 = _load(ctypes.c_uint8, np.uint32), _load(ctypes.c_uint32, np.
 load_i32, load_i64 = _load(ctypes.c_int32, np.int32), _load(ctypes.c_int64, np.int64)
 load_f32 = load_changing_f32 = _load(ctypes.c_float, np.float32)
 store_u8, store_u16, store_u32 = _store(ctypes.c_uint8), _store(ctypes.c_uint16), _store(ctypes.c_uint32)
-store_f32, store_f32_pair = _store(ctypes.c_float), _store(ctypes.c_float, 2)
+store_f32, store_f32_pair, store_i64 = _store(ctypes.c_float), _store(ctypes.c_float, 2), _store(ctypes.c_int64)
 
 load_u16 = load_changing_u16 = _load(ctypes.c_uint16, np.uint32)
 load_changing_u8 = load_u8

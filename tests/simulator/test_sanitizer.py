@@ -12,7 +12,7 @@ KINDS = [kind for kind in sanitizer.TOOLS["memcheck"] if kind != "codecs"]
 def _none_launched_yet() -> None:
     for of in (
         *(launch._compiled_fused, launch._compiled_filter, launch._compiled_finish),
-        *(launch._compiled_mix, launch._compiled_pack),
+        *(launch._compiled_mix, launch._compiled_labels, launch._compiled_pack),
     ):
         of.cache_clear()
 

@@ -14,6 +14,14 @@ from numba import cuda
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 from augpipe.gpu_ops.image.cuda import clahe, compression
 from augpipe.gpu_ops.image.cuda.fused import FUSED_LAUNCH_BOUNDS, FUSED_SIGNATURE, THREADS, fused_kernel
+from augpipe.gpu_ops.image.cuda.label_maps import (
+    AS_TAPS_BIT,
+    FILLS_BIT,
+    LABEL_BYTES,
+    LABELS_LAUNCH_BOUNDS,
+    LABELS_SIGNATURE,
+    look_up_labels,
+)
 from augpipe.gpu_ops.image.cuda.mix import MIX_JOB_BYTES, MIX_LAUNCH_BOUNDS, MIX_SIGNATURE, MIX_THREADS, mix_kernel
 from augpipe.gpu_ops.image.cuda.pack import PACK_LAUNCH_BOUNDS, PACK_RECORD_BYTES, PACK_SIGNATURE, PACK_THREADS, pack
 from augpipe.gpu_ops.image.cuda.program import (
@@ -96,6 +104,50 @@ def render_batch(
             pixels + first * PIXEL_RECORD_BYTES,
             rows + first * ROW_BYTES,
             batch + first * 3 * plane_bytes,
+            *sizes,
+        )
+
+
+def look_up_label_maps(
+    labels: int,
+    rows: int,
+    batch: int,
+    *,
+    num: int,
+    height: int,
+    width: int,
+    fill: int,
+    fills: bool,
+    as_taps: bool,
+    stream: int,
+) -> None:
+    """Queue the look-up of a view's label maps in one launch; on the terms of `render_batch`.
+
+    Args:
+        labels: device address of (num, 5) int64, as `render_batch` takes of pixels: a label's bytes in the place of
+            channels, 1 for uint8, 2 for uint16, 4 for int32, 8 for int64, of which the address is a multiple.
+        rows: device address of (num,) `KERNEL_ROW` at the label maps' own size.
+        batch: device address of num * height * width int64, written.
+        num: label maps.
+        height, width: of an output image, in pixels.
+        fill: the label where nothing is shown.
+        fills, as_taps: as `gpu_ops.image.nearest.nearest_pixels` takes them.
+        stream: as in `render_batch`.
+    """
+    if not height * width:
+        return
+    tiles_x, tiles_y = _tiles(num, height, width)
+    asked = FILLS_BIT * fills + AS_TAPS_BIT * as_taps
+    sizes = (height, width, -(-height // (tiles_y * BLOCK[1])), fill, asked)
+    for first in range(0, num, MAX_GRID_ROWS):
+        _launch(
+            _labels(),
+            (tiles_x, tiles_y, min(num - first, MAX_GRID_ROWS)),
+            BLOCK,
+            stream,
+            labels + first * PIXEL_RECORD_BYTES,
+            rows + first * ROW_BYTES,
+            batch + first * height * width * LABEL_BYTES,
             *sizes,
         )
 
@@ -237,6 +289,11 @@ def _pack() -> Any:
         return _compiled_pack()
 
 
+def _labels() -> Any:
+    with _lock:
+        return _compiled_labels()
+
+
 @cache
 def _compiled_fused(held_as: str, planar: bool) -> Any:
     return _compiled(fused_kernel(HELD_AS[held_as], planar), FUSED_SIGNATURE, FUSED_LAUNCH_BOUNDS)
@@ -260,6 +317,11 @@ def _compiled_mix(held_as: str, planar: bool) -> Any:
 @cache
 def _compiled_pack() -> Any:
     return _compiled(pack, PACK_SIGNATURE, PACK_LAUNCH_BOUNDS)
+
+
+@cache
+def _compiled_labels() -> Any:
+    return _compiled(look_up_labels, LABELS_SIGNATURE, LABELS_LAUNCH_BOUNDS)
 
 
 def _compiled(body: Any, signature: str, launch_bounds: tuple[int, int]) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from augpipe.gpu_ops.cuda.machine_code import Source, compile_ptx
 from augpipe.gpu_ops.image.cuda.fused import FUSED_LAUNCH_BOUNDS, FUSED_SIGNATURE, fused_kernel
+from augpipe.gpu_ops.image.cuda.label_maps import LABELS_LAUNCH_BOUNDS, LABELS_SIGNATURE, look_up_labels
 from augpipe.gpu_ops.image.cuda.mix import MIX_LAUNCH_BOUNDS, MIX_SIGNATURE, mix_kernel
 from augpipe.gpu_ops.image.cuda.pack import PACK_LAUNCH_BOUNDS, PACK_SIGNATURE, pack
 from augpipe.gpu_ops.image.cuda.program import (
@@ -27,7 +28,7 @@ class KernelSpec:
     """One specialisation of a kernel."""
 
     held_as: str | None = None
-    """Number type of a batch; None for the kernel that packs."""
+    """Number type of a batch; None for the kernels that pack and that look up label maps."""
     planar: bool = True
     """Whether a batch holds whole channel planes."""
     finishes: bool = False
@@ -36,12 +37,14 @@ class KernelSpec:
     """Whether it is the kernel of filters between the two."""
     mixes: bool = False
     """Whether it is the kernel that mixes finished images."""
+    looks_up_labels: bool = False
+    """Whether it is the kernel that looks up label maps."""
 
     @property
     def name(self) -> str:
         """As in reports: the loop, its number type and layout."""
         if self.held_as is None:
-            return "pack_rgbx"
+            return "labels" if self.looks_up_labels else "pack_rgbx"
         loop = "mix" if self.mixes else "filter" if self.filters else "finish" if self.finishes else "fused"
         return f"{loop} {self.held_as} {'NCHW' if self.planar else 'NHWC'}"
 
@@ -67,6 +70,7 @@ KERNELS = (
     ),
     *(KernelSpec(held_as="float32", planar=planar, filters=True) for planar in (True, False)),
     *(KernelSpec(held_as=name, planar=planar, mixes=True) for name in HELD_AS for planar in (True, False)),
+    KernelSpec(looks_up_labels=True),
     KernelSpec(),
 )
 """Every kernel that can be launched."""
@@ -74,6 +78,8 @@ KERNELS = (
 
 def source_of(spec: KernelSpec) -> Source:
     """What the kernel is compiled from."""
+    if spec.looks_up_labels:
+        return Source(body=look_up_labels, signature=LABELS_SIGNATURE, launch_bounds=LABELS_LAUNCH_BOUNDS)
     if spec.held_as is None:
         return Source(body=pack, signature=PACK_SIGNATURE, launch_bounds=PACK_LAUNCH_BOUNDS)
     if spec.mixes:

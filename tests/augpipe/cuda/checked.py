@@ -138,7 +138,7 @@ class Machine:
         self.begin()
         for module in (cuda_render, staging, upload, cache_writer):
             monkeypatch.setattr(module, "allocate", self._allocate)
-        for kernel in ("render_batch", "finish_batch", "mix_batch"):
+        for kernel in ("render_batch", "finish_batch", "mix_batch", "look_up_label_maps"):
             monkeypatch.setattr(cuda_render, kernel, getattr(self, f"_{kernel}"))
         monkeypatch.setattr(cache_writer, "pack_rgbx", self._pack_rgbx)
         monkeypatch.setattr(upload, "MIN_SLOT_BYTES", PAGE_BYTES)
@@ -196,7 +196,8 @@ class Machine:
 
     def _copied(self, target: torch.Tensor, source: torch.Tensor) -> None:
         self.use("copy", [source], [target])
-        self.memory.lend(source.data_ptr(), self.device.current)
+        if self.memory.names(source.data_ptr())[0].endswith("of host"):  # torch keeps only such memory by itself
+            self.memory.lend(source.data_ptr(), self.device.current)
 
     def _render_batch(self, pixels: int, rows: int, batch: int, *, num: int, stream: int, **shape: Any) -> None:
         table = np.frombuffer(ctypes.string_at(pixels, num * 40), np.int64).reshape(num, 5)
@@ -230,6 +231,14 @@ class Machine:
                 [(rows, num * row_bytes)],
                 [*writes, *([(copies, num * copied_bytes)] if copied_bytes else [])],
             )
+
+    def _look_up_label_maps(
+        self, labels: int, rows: int, batch: int, *, num: int, height: int, width: int, stream: int, **look_up: Any
+    ) -> None:
+        table = np.frombuffer(ctypes.string_at(labels, num * 40), np.int64).reshape(num, 5)
+        reads = [(labels, num * 40), (rows, num * KERNEL_ROW.itemsize), *((int(at), 1) for at in table[:, 0])]
+        with self.device.on(self.device.streams[stream]):
+            self.use("look up", reads, [(batch, num * height * width * 8)])
 
     def _mix_batch(self, jobs: int, batch: int, *, num_jobs: int, stream: int, **shape: Any) -> None:
         images = batch, _num_bytes(1, **shape)

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 import torch
 
-from augpipe import recipes
+from augpipe import TargetOptions, plan, recipes
+from augpipe.batch_targets import ViewTargets
 from augpipe.cache import PixelCache
 from augpipe.cache.arena import Arena, Segment
 from augpipe.cuda.cache_writer import CacheWriter
@@ -34,7 +35,7 @@ from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.pipeline import device_output
 from augpipe.pipeline.dali_stage import DaliStage, _InFlight
 from augpipe.pipeline.device_output import DeviceOutput
-from augpipe.pipeline.items import BatchInProgress, Item
+from augpipe.pipeline.items import CLASSES, BatchInProgress, Item
 from augpipe.planning.output_format import OutputFormat
 from tests.augpipe.cuda.checked import CPU, PAGE_BYTES, CheckedStreams, DaliPipeline, Machine
 from tests.happens_before import FakeEvent, FakeStream, Race, every_order, some_orders
@@ -47,6 +48,10 @@ MORE_ROWS = np.zeros(1, row_dtype(1, 0))
 MORE_ROWS["steps"]["kind"] = SHARPNESS
 JOBS = np.zeros(1, MIX_JOB)
 VIEWS: dict[str, Any] = {"tables": (ROWS, MORE_ROWS), "sizes": ((8, 8), (8, 8)), "mix_jobs": (JOBS, JOBS[:0])}
+TARGETS = TargetOptions()
+LABELS = np.zeros((16, 16), np.int32)
+"""A page of them."""
+RECORDS = plan(RECIPE, [0], sizes=[(16, 16)]).views[0]
 REGION = np.array([[0, 0, 16, 16]], np.int32)
 
 
@@ -153,6 +158,7 @@ class Loading(_Orders):
         has_dali: whether DALI decodes.
         fails: the batch whose second view cannot be launched.
         is_full: the batch for which the cache's table finds no memory.
+        has_labels: whether label maps are looked up with the images of both views, out of the cache if there is one.
     """
 
     def __init__(
@@ -165,16 +171,19 @@ class Loading(_Orders):
         has_dali: bool = False,
         fails: int | None = None,
         is_full: int | None = None,
+        has_labels: bool = False,
     ) -> None:
         super().__init__(machine)
+        self._has_labels = has_labels
         self._num_batches, self._fails, self._is_full = num_batches, fails, is_full
         self._num_submitted = self._num_made = 0
         self._made: deque[tuple[DeviceOutput, BatchInProgress]] = deque()
         self._decoder = DaliDecoder(1, 1, 0, 2, as_on_gpu=False) if has_dali else None
         self._cache = None
         if has_cache:
-            self._cache = PixelCache(2, Arena(2 * PAGE_BYTES, 2 * PAGE_BYTES, self._segment), is_on_host=False)
-        settings: Any = SimpleNamespace(recipe=RECIPE, form=FORM)
+            num_bytes = (4 if has_labels else 2) * PAGE_BYTES
+            self._cache = PixelCache(2, Arena(num_bytes, num_bytes, self._segment), is_on_host=False)
+        settings: Any = SimpleNamespace(recipe=RECIPE, form=FORM, targets=TARGETS if has_labels else None)
         self._outputs = [DeviceOutput(settings, CPU, self._cache) for _ in range(num_recipes)]
         for stream in self.callers:
             self._train(stream, [])  # in memory that the cache is given next
@@ -209,7 +218,7 @@ class Loading(_Orders):
         image: Any = SimpleNamespace(sample_id=sample_id, size=(16, 16), may_scale=False, shape=lambda _: (16, 16, 4))
         item = Item(position=0, wanted=sample_id, sample_id=sample_id, image=image)
         request: Any = SimpleNamespace(num_own=None)
-        plan: Any = SimpleNamespace(sample_ids=[number])
+        plan: Any = SimpleNamespace(sample_ids=[number], views=(RECORDS, RECORDS))
         batch = BatchInProgress(request=request, items=[item], plan=plan, **VIEWS)
         output.begin(batch)
         if self._cache is not None:
@@ -223,8 +232,19 @@ class Loading(_Orders):
             room = batch.target.staging.room(0, PAGE_BYTES)
             self.machine.write_on_host("decode", room)
             item.pixels = LocatedPixels.of(room.reshape(16, 16, 4))
+        if self._has_labels:
+            self._take_labels(output, batch, item)
         output.deliver(batch, batch.items)
         self._made.append((output, batch))
+
+    def _take_labels(self, output: DeviceOutput, batch: BatchInProgress, item: Item) -> None:
+        batch.label_kind = CLASSES
+        nothing = ViewTargets(size=(8, 8), image_ids=[0], counts=None, columns={}, dropped=[[]], label_maps=None)
+        batch.targets = (nothing, nothing)
+        if not output.label_maps.has(batch, item):
+            output.label_maps.take(batch, item, LABELS)
+            segment, first = batch.target.staging._places[~item.position]
+            self.machine.write_on_host("read", segment.host[first : first + LABELS.nbytes])
 
     def _take(self, stream: FakeStream) -> None:
         output, batch = self._made.popleft()
@@ -238,7 +258,7 @@ class Loading(_Orders):
             assert number in (self._fails, self._is_full)
             return
         assert number not in (self._fails, self._is_full)
-        self._train(stream, images)
+        self._train(stream, [*images, *(found.label_maps for found in batch.targets)])
 
     def _train(self, stream: FakeStream, images: list[Any]) -> None:
         with self.device.on(stream):
@@ -320,6 +340,8 @@ class Operating(_Orders):
         pytest.param(lambda machine: Loading(machine, 2, has_cache=True), 300, id="cache"),
         pytest.param(lambda machine: Loading(machine, 2, has_cache=True, fails=0), 100, id="cache-launch-fails"),
         pytest.param(lambda machine: Loading(machine, 2, has_cache=True, is_full=0), 100, id="cache-finds-no-memory"),
+        pytest.param(lambda machine: Loading(machine, 2, has_labels=True), 100, id="labels"),
+        pytest.param(lambda machine: Loading(machine, 2, has_labels=True, has_cache=True), 100, id="labels-cache"),
         pytest.param(lambda machine: Loading(machine, 3, has_dali=True), 300, id="dali"),
         pytest.param(lambda machine: Collecting(machine, 3), 50, id="dali-host-does-not-wait"),
         pytest.param(lambda machine: Operating(machine, 4), 10, id="dali-operator"),
@@ -336,6 +358,8 @@ LONGER = {
     "cache": lambda machine: Loading(machine, 6, has_cache=True),
     "cache-of-two-recipes": lambda machine: Loading(machine, 6, has_cache=True, num_recipes=2),
     "cache-finds-no-memory": lambda machine: Loading(machine, 6, has_cache=True, is_full=0),
+    "labels-cache": lambda machine: Loading(machine, 6, has_labels=True, has_cache=True, num_recipes=2),
+    "labels-cache-finds-no-memory": lambda machine: Loading(machine, 6, has_labels=True, has_cache=True, is_full=0),
     "dali": lambda machine: Loading(machine, 6, has_dali=True),
     "dali-launch-fails": lambda machine: Loading(machine, 6, has_dali=True, fails=2),
     "dali-cache": lambda machine: Loading(machine, 6, has_dali=True, has_cache=True),

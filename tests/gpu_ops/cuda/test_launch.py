@@ -23,7 +23,8 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, tuple[int, ...]
 
     monkeypatch.setattr(launch, "_launch", note)
     monkeypatch.setattr(launch, "_fused", lambda held_as, planar: None)
-    monkeypatch.setattr(launch, "_pack", lambda: None)
+    for name in ("_pack", "_labels"):
+        monkeypatch.setattr(launch, name, lambda: None)
     return found
 
 
@@ -45,6 +46,18 @@ def test_more_images_than_a_grid_takes_are_packed_by_several_launches(
 ) -> None:
     launch.pack_rgbx(1000, num=65_537, max_pixels=9, stream=0)
     assert launches == [(65_535, (1000,)), (2, (1000 + 65_535 * PACK_RECORD_BYTES,))]
+
+
+def test_more_label_maps_than_a_grid_takes_are_looked_up_by_several_launches(
+    launches: list[tuple[int, tuple[int, ...]]],
+) -> None:
+    options: dict[str, Any] = {"height": 2, "width": 4, "fill": 255, "fills": True, "as_taps": False, "stream": 0}
+    launch.look_up_label_maps(1000, 2000, 8000, num=65_537, **options)
+    most = 65_535
+    assert launches == [
+        (most, (1000, 2000, 8000)),
+        (2, (1000 + most * PIXEL_RECORD_BYTES, 2000 + most * ROW_BYTES, 8000 + most * 2 * 4 * 8)),
+    ]
 
 
 @pytest.mark.parametrize("messages", [1, 3])
