@@ -961,6 +961,40 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
         ops.Rotate(p=0.7),
         ops.OneCrop(chains=[[ops.CenterCrop(size=36)], [ops.RandomResizedCrop(size=36)]]),
     ),
+    "one_crop of flips and maps": (
+        ops.OneCrop(
+            chains=[
+                [ops.RandomResizedCrop(size=(41, 50)), ops.Flip(), ops.Rotate(max_deg=40), ops.Zoom()],
+                [ops.Flip(), ops.RandomCrop(size=(60, 44)), ops.QuarterTurn(), ops.Resize(size=(41, 50))],
+                [ops.Shear(about="corner"), ops.Translate(), ops.CenterCrop(size=(41, 50)), ops.Transpose()],
+                [ops.OneOf(ops=(ops.Flip(direction="vertical"), ops.Rotate())), ops.Resize(size=(41, 50))],
+            ]
+        ),
+    ),
+    "flip, resize, one_crop of maps, flip, rotate": (
+        ops.Flip(),
+        ops.Resize(size=(60, 72)),
+        ops.OneCrop(
+            chains=[
+                [ops.Flip()],
+                [ops.RandomCrop(size=(60, 72), padding=6, fill=90.0)],
+                [ops.Stretch(), ops.RandomResizedCrop(size=(60, 72))],
+                [ops.AllOf(ops=(ops.Rotate(max_deg=30), ops.Translate()), p=0.5)],
+            ]
+        ),
+        ops.Flip(direction="vertical"),
+        ops.Rotate(p=0.7),
+    ),
+    "one_crop of maps, random_resized_crop": (
+        ops.RandomCrop(size=(80, 70)),
+        ops.OneCrop(chains=[[ops.Flip()], [ops.Rotate(max_deg=60)], [ops.CenterCrop(size=50)]]),
+        ops.RandomResizedCrop(size=44),
+    ),
+    "lens_distortion, one_crop of maps, center_crop": (
+        ops.LensDistortion(kinds=("barrel",), p=1.0),
+        ops.OneCrop(chains=[[ops.Rotate()], [ops.Resize(size=60), ops.Flip(p=1.0)]]),
+        ops.CenterCrop(size=40, scale=48),
+    ),
     "lens_distortion, one_crop, center_crop": (
         ops.LensDistortion(kinds=("barrel",), p=1.0),
         ops.OneCrop(chains=[[], [ops.Resize(size=60)]]),
