@@ -173,6 +173,7 @@ def _one_crop(expected: Expected, op: ops.OneCrop, drawn: Any) -> None:
     name = f"chain_{drawn['chosen'] + 1}"
     for key, inner in op.keyed_chains[drawn["chosen"]]:
         ROWS[type(inner)](expected, inner, drawn[name][key] if inner.record.names else {})
+        expected.is_mapped |= _moves(inner)
     if op.beyond:  # of the view, whichever is chosen
         _seen_beyond(expected, *op.beyond)
 
@@ -881,8 +882,14 @@ def described(plan: Plan, position: int, view: int = 0) -> Expected:
         keyed.sort(key=lambda item: not item[1].is_crop)
     for key, op in keyed:
         ROWS[type(op)](expected, op, row["drawn"][key] if op.record.names else None)
-        expected.is_mapped |= any(isinstance(inner, GEOMETRY) for inner in op.flat)
+        expected.is_mapped |= _moves(op)
     return expected
+
+
+def _moves(op: ops.Op) -> bool:
+    if isinstance(op, ops.OneCrop):
+        return any(_moves(inner) for chain in op.chains for inner in chain)
+    return any(isinstance(inner, GEOMETRY) for inner in op.flat)
 
 
 def expected_image(image: npt.NDArray[np.uint8], plan: Plan, position: int = 0, view: int = 0) -> Float:

@@ -1,6 +1,6 @@
 """How transforms look between pixels: those that share the one look-up of a recipe, and those that look alone."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from augpipe import ops
@@ -78,10 +78,22 @@ def _runs(listed: Iterable[Op]) -> tuple[Op, ...]:
 
 
 def looked_at_once(rows: Iterable["Row"], acting: Iterable[tuple[str, Op]]) -> list[str]:
-    """The names of the transforms that are one look-up of a pass, and would each be one in their library."""
-    in_pass = {id(op) for _, op in acting if not has_own_look(op)}
-    looks = [row for row in rows if row.look and any(id(op) in in_pass for op in row.ops)]
-    return [row.name for row in looks if row.look is not None and row.look.interpolation != "nearest"]
+    """The names of the transforms that are one look-up of a pass, and would each be one in their library: those of
+    most, where one of several is chosen."""
+    looks = [row for row in rows if row.look is not None and row.look.interpolation != "nearest"]
+    seen = [id(row) for _, op in acting if not has_own_look(op) for row in _most_looks(op, looks)]
+    return [row.name for row in looks if id(row) in seen]
+
+
+def _most_looks(op: Op, looks: Sequence["Row"]) -> list["Row"]:
+    """The rows, of those that look, which may act on one image in an op."""
+    own = [row for row in looks if any(op is one for one in row.ops)]
+    if own:
+        return own
+    if isinstance(op, ops.OneCrop | ops.OneOf):
+        chains = op.chains if isinstance(op, ops.OneCrop) else [(one,) for one in op.ops]
+        return max(([row for one in chain for row in _most_looks(one, looks)] for chain in chains), key=len)
+    return [row for one in op.ops for row in _most_looks(one, looks)] if isinstance(op, ops.AllOf | ops.SomeOf) else []
 
 
 def note_of(made: Iterable[Op]) -> str:

@@ -57,9 +57,9 @@ def test_a_crop_is_chosen_among_flips_and_affine_maps() -> None:
     crop, flip = ops.RandomResizedCrop(size=(64, 64)), ops.Flip(p=1.0)
     resize, made = read(f"A.Compose([A.Resize(64, 64), A.OneOf([A.RandomResizedCrop((64, 64)), {SHIFTED}])])", "2")
     assert isinstance(made, ops.OneCrop) and made.chains[0] == (crop,) and made.weights is not None
-    assert {op.op for op in made.chains[1]} == {"stretch", "rotate", "translate"}
+    assert {inner.op for op in made.chains[1] for inner in op.flat} == {"stretch", "rotate", "translate"}
     assert resize.op == "resize"
-    (made, _) = read("A.Compose([A.OneOf([A.HorizontalFlip(), A.RandomCrop(32, 32)], p=1), A.Resize(48, 48)])", "2")
+    (made, _) = read("A.Compose([A.OneOf([A.HorizontalFlip(p=1), A.RandomCrop(32, 32)], p=1), A.Resize(48, 48)])", "2")
     assert made == ops.OneCrop(chains=[[flip], [ops.RandomCrop(size=(32, 32))]])
     both = "transforms.RandomHorizontalFlip(1), transforms.RandomVerticalFlip(0.5)"
     choice = "transforms.Compose([transforms.RandomChoice([transforms.RandomChoice([{}]), {}]), {}])"
@@ -103,14 +103,14 @@ def test_images_of_several_sizes_are_refused_where_nothing_makes_them_one() -> N
         ("A.OneOf([A.AtLeastOneBBoxRandomCrop(9, 9), A.Resize(9, 9)])", "OneOf: holds AtLeastOneBBoxRandomCrop, which"),
         ("A.SomeOf([A.CenterCrop(9, 9), A.Resize(9, 9)], n=1)", "SomeOf: chooses several crops, resizes or paddings"),
         ("A.Resize(64, 64), A.OneOf([A.HorizontalFlip(), A.RandomCrop(9, 9)])", "OneOf: leaves each image at its own"),
-        ("A.OneOf([A.RandomCrop(9, 9), A.Perspective()])", "OneOf: holds RandomCrop, which .* and Perspective, which does"),
+        ("A.OneOf([A.RandomCrop(9, 9), A.Perspective()])", "OneOf: holds RandomCrop, which .* and Perspective: one look"),
         (
             "A.OneOf([A.NoOp(), A.Sequential([A.Rotate(), A.PadIfNeeded(9, 9, border_mode=0)])])",
             "OneOf: PadIfNeeded pads what Rotate has moved, .* Put PadIfNeeded before Rotate",
         ),
         (
             "A.OneOf([A.PadIfNeeded(9, 9, border_mode=0), A.PadIfNeeded(9, 9, border_mode=4)])",
-            "OneOf: a view has one border, and PadIfNeeded of OneOf show several",
+            "OneOf: a view has one border, and the group has several: PadIfNeeded",
         ),
         ("A.Normalize(p=0.5)", "Normalize: p=0.5: some images of a batch would stay in levels; set p=1"),
     ],

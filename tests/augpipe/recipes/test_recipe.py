@@ -271,7 +271,7 @@ REFUSED = [
     ),
     (
         'ops = [{op = "one_crop", chains = [[{op = "resize"}, {op = "transpose", swaps_sides = true}]]}]',
-        "transpose swaps sides, and one_crop makes images of one size",
+        "one_crop holds transpose, which swaps sides",
     ),
     (
         'ops = [{op = "one_crop", chains = [[{op = "multi_resolution_crop"}]]}]',
@@ -285,7 +285,7 @@ REFUSED = [
     ('ops = [{op = "one_crop", chains = [[{op = "flip"}], []]}]', r"one_crop holds no crops\. List them: chains="),
     (
         'ops = [{op = "one_crop", chains = [[{op = "pad", px = 1}], [{op = "letterbox"}]]}]',
-        "a view has one border, and pad and letterbox of one_crop show several",
+        "a view has one border, and one_crop has several: pad and letterbox",
     ),
     (
         'ops = [{op = "one_crop", chains = [[{op = "pad", px = 1}, {op = "center_crop"}, {op = "pad", px = 1}]]}]',
