@@ -638,9 +638,19 @@ def test_a_scale_limit_above_zero_enlarges_as_albumentations_does(limits: dict[s
 
 @pytest.mark.parametrize(("mean", "std"), [(0.5, 0.25), ([0.5], [0.25]), ((0.5,), 0.25), (0.5, [0.25] * 3)])
 def test_one_number_normalises_all_channels(mean: Any, std: Any) -> None:
-    found = importers.from_albumentations(compose(CROP, {**NORMALIZE, "mean": mean, "std": std}))
+    data = compose(CROP, {**NORMALIZE, "mean": mean, "std": std})
+    found = importers.from_albumentations({**data, "__version__": "2.0.8"})
     assert found.recipe.ops[-1] == ops.Normalize(mean=(0.5,) * 3, std=(0.25,) * 3)
     assert "Normalize" in found.exact
+
+
+@pytest.mark.parametrize(("values", "is_exact"), [("0.5, 0.5", True), ("[0.5], [0.5]", False), ("0.5, (0.5,)", False)])
+def test_a_list_of_one_number_normalises_the_first_channel_in_version_1(values: str, is_exact: bool) -> None:
+    found = importers.from_text(f"A.Normalize({values})", version="1")
+    assert found.recipe.ops[-1] == ops.Normalize(mean=0.5, std=0.5)
+    assert ("Normalize" in found.exact) == is_exact
+    told = "Normalize: by a list of one number, version 1 changes only the first channel of an image that has three."
+    assert (told in found.notes) != is_exact
 
 
 @pytest.mark.parametrize("mean", [[0.5, 0.5], "half", [0.5, None, 0.5], {}])
