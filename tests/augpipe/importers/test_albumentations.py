@@ -649,7 +649,7 @@ def test_a_list_of_one_number_normalises_the_first_channel_in_version_1(values: 
     found = importers.from_text(f"A.Normalize({values})", version="1")
     assert found.recipe.ops[-1] == ops.Normalize(mean=0.5, std=0.5)
     assert ("Normalize" in found.exact) == is_exact
-    told = "Normalize: by a list of one number, version 1 changes only the first channel of an image that has three."
+    told = "Normalize: by a list of one number, version 1.3 changes only the first channel of an image that has three."
     assert (told in found.notes) != is_exact
 
 
