@@ -770,3 +770,15 @@ def test_the_version_is_that_of_the_dict(version: str, p: float) -> None:
     held = one("Sequential", transforms=[one("ToGray"), one("InvertImg")], p=0.3)
     data = {"__version__": version, "transform": one("Compose", transforms=[held])}
     assert [getattr(op, "p", None) for op in importers.from_albumentations(data).recipe.ops] == [p]
+
+
+@pytest.mark.parametrize(("border_mode", "is_exact"), [(0, True), (1, False), (2, True), (4, False)])
+def test_padding_behind_a_resize_goes_on_from_pixels_before_it(border_mode: int, is_exact: bool) -> None:
+    """Of albumentations 2.0.8 it differs by up to 7 levels in the mean where it repeats or mirrors single pixels."""
+    pad = f"A.PadIfNeeded(96, 96, border_mode={border_mode})"
+    told = "PadIfNeeded: its border is made of pixels before they are resized, and there of those behind."
+    for text in (f"A.Resize(80, 80), {pad}", f"A.Resize(80, 80), A.OneOf([{pad}, A.Resize(96, 96)], p=1)"):
+        found = importers.from_text(f"A.Compose([{text}])", version="2")
+        assert ("PadIfNeeded" in found.exact) == is_exact and (told in found.notes) != is_exact
+    (pads, *_) = importers.from_text(f"A.Compose([{pad}, A.Resize(80, 80)])", version="2").rows
+    assert pads.verdict == "exact"
