@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from augpipe import ops
 from augpipe.ops import Op
-from augpipe.ops.commuting import acts_in_look_up, is_step
+from augpipe.ops.commuting import acts_in_look_up, is_step, keeps_pixels
 from augpipe.ops.view_passes import MOST_PASSES, has_own_look
 from augpipe.validation.models import changed
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 INTERPOLATIONS = ("bilinear", "bicubic", "nearest", "random")
 """How recipes and groups can look."""
+OF_SINGLE_PIXELS = ("edge", "reflect_101")
+"""Borders that go on from a pixel, and not from where it ends."""
 FIRST = "geometry acts before tone."
 """What differs in a policy that is one look-up."""
 
@@ -94,6 +96,21 @@ def _most_looks(op: Op, looks: Sequence["Row"]) -> list["Row"]:
         chains = op.chains if isinstance(op, ops.OneCrop) else [(one,) for one in op.ops]
         return max(([row for one in chain for row in _most_looks(one, looks)] for chain in chains), key=len)
     return [row for one in op.ops for row in _most_looks(one, looks)] if isinstance(op, ops.AllOf | ops.SomeOf) else []
+
+
+def padded_behind_resizes(acting: Iterable[tuple[str, Op]]) -> list[Op]:
+    """The paddings of a pass that repeat or mirror single pixels behind a resize: one look-up takes those before it."""
+    found, is_resized = [], False
+    for _, op in acting:
+        ends = []
+        for chain in op.chains if isinstance(op, ops.OneCrop) else ((op,),):
+            ends.append(is_resized)
+            for one in chain:
+                if one.beyond and one.beyond[0] in OF_SINGLE_PIXELS and ends[-1]:
+                    found.append(one)
+                ends[-1] |= one.is_crop and not keeps_pixels(one)
+        is_resized = any(ends)
+    return found
 
 
 def note_of(made: Iterable[Op]) -> str:
