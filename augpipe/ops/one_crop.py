@@ -63,8 +63,8 @@ class OneCrop(Op):
             mover = next((op.op for op in chain[: padding[-1]] if _moves(op)), None) if padding else None
             if mover is not None:
                 raise ValueError(
-                    f"{chain[padding[-1]].op} of one_crop pads what {mover} has moved, and one look-up would show there "
-                    f"what was moved out of the frame. Put {chain[padding[-1]].op} before {mover}."
+                    f"{chain[padding[-1]].op} of one_crop pads what {mover} has moved, and one look-up would show "
+                    f"there what was moved out of the frame. Put {chain[padding[-1]].op} before {mover}."
                 )
         if self.weights is not None and (len(self.weights) != len(self.chains) or sum(self.weights) <= 0.0):
             raise ValueError(

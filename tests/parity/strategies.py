@@ -218,8 +218,8 @@ def one_crops(draw: st.DrawFn) -> ops.Op:
         st.lists(maps, max_size=1),
         st.sampled_from(kinds),
         st.lists(maps, max_size=2),
-    )
-    chains = draw(st.lists(chain.map(lambda found: [*found[0], *found[1], found[2], *found[3]]), min_size=1, max_size=3))
+    ).map(lambda found: [*found[0], *found[1], found[2], *found[3]])
+    chains = draw(st.lists(chain, min_size=1, max_size=3))
     return ops.OneCrop(chains=chains, weights=draw(st.none() | st.just(range(1, len(chains) + 1))))
 
 

@@ -103,7 +103,10 @@ def test_images_of_several_sizes_are_refused_where_nothing_makes_them_one() -> N
         ("A.OneOf([A.AtLeastOneBBoxRandomCrop(9, 9), A.Resize(9, 9)])", "OneOf: holds AtLeastOneBBoxRandomCrop, which"),
         ("A.SomeOf([A.CenterCrop(9, 9), A.Resize(9, 9)], n=1)", "SomeOf: chooses several crops, resizes or paddings"),
         ("A.Resize(64, 64), A.OneOf([A.HorizontalFlip(), A.RandomCrop(9, 9)])", "OneOf: leaves each image at its own"),
-        ("A.OneOf([A.RandomCrop(9, 9), A.Perspective()])", "OneOf: holds RandomCrop, which .* and Perspective: one look"),
+        (
+            "A.OneOf([A.RandomCrop(9, 9), A.Perspective()])",
+            "OneOf: holds RandomCrop, which .* and Perspective: one look",
+        ),
         (
             "A.OneOf([A.NoOp(), A.Sequential([A.Rotate(), A.PadIfNeeded(9, 9, border_mode=0)])])",
             "OneOf: PadIfNeeded pads what Rotate has moved, .* Put PadIfNeeded before Rotate",
