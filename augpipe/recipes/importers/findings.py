@@ -394,7 +394,13 @@ def floored_centre(size: Any) -> Op:
 
 
 def levels(value: Any) -> tuple[float, float, float]:
-    """R, G, B of a fill that is given as a number, a sequence or None."""
+    """R, G, B of a fill that is given as a number, a sequence or None.
+
+    Raises:
+        ValueError: there is one for each type of torchvision's.
+    """
+    if isinstance(value, Mapping):
+        raise ValueError("a fill for each type is not mapped; give one number, or one a channel")
     value = 0.0 if value is None else value
     if isinstance(value, Sequence):
         red, green, blue = value if len(value) == 3 else (value[0],) * 3
