@@ -772,6 +772,16 @@ def test_the_version_is_that_of_the_dict(version: str, p: float) -> None:
     assert [getattr(op, "p", None) for op in importers.from_albumentations(data).recipe.ops] == [p]
 
 
+def test_a_crop_of_version_2_pads_what_is_smaller() -> None:
+    found = importers.from_text("A.Compose([A.RandomCrop(64, 48, pad_if_needed=True, fill=9)])", version="2")
+    assert found.recipe.ops == (ops.Pad(size=(64, 48), fill=9), ops.RandomCrop(size=(64, 48)))
+    found = importers.from_text("A.CenterCrop(64, 48, pad_if_needed=True, pad_position='top_left')", version="2")
+    assert found.recipe.ops[0] == ops.Pad(size=(64, 48), position="top_left")
+    for fields in ("pad_position='random'", "p=0.5"):
+        with pytest.raises(ValueError, match=r"RandomCrop: pad_if_needed .*; put PadIfNeeded before it"):
+            importers.from_text(f"A.RandomCrop(64, 48, pad_if_needed=True, {fields})", version="2")
+
+
 @pytest.mark.parametrize(("border_mode", "is_exact"), [(0, True), (1, False), (2, True), (4, False)])
 def test_padding_behind_a_resize_goes_on_from_pixels_before_it(border_mode: int, is_exact: bool) -> None:
     """Of albumentations 2.0.8 it differs by up to 7 levels in the mean where it repeats or mirrors single pixels."""
