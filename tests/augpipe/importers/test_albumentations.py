@@ -545,7 +545,7 @@ def test_resizes_and_paddings_that_are_not_mapped() -> None:
         one("PadIfNeeded", min_height=64, min_width=None, border_mode=0),
         one("PadIfNeeded", pad_height_divisor=32, pad_width_divisor=16, border_mode=0),
         one("PadIfNeeded", min_height=6, min_width=6, border_mode=0, position="anywhere"),
-        one("RandomCrop", height=24, width=20, pad_if_needed=True),
+        one("RandomCrop", height=24, width=20, pad_if_needed=True, pad_position="random"),
         {**one("Resize", height=24, width=20), "p": 1.5},
     )
     with pytest.raises(ValueError, match="6 of albumentations's transforms"):
