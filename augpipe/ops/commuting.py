@@ -67,7 +67,7 @@ def commutes(step: Op, look_up: Op, place: Place) -> bool:
     if not (_is_linear(step) or (_is_of_a_pixel(step) and _shows_single_pixels(look_up, place))):
         return False
     border, fill = place.beyond
-    shows_fill = border == "constant" and not (_is_within(look_up) and look_up.beyond is None)
+    shows_fill = border == "constant" and not (keeps_pixels(look_up) and look_up.beyond is None)
     return not shows_fill or _keeps(step, fill)
 
 
@@ -149,10 +149,10 @@ def shows_the_same_pixels(look_up: Op, place: Place) -> bool:
 def _shows_single_pixels(look_up: Op, place: Place) -> bool:
     if isinstance(look_up, ops.Translate) and look_up.whole_px != "no":
         return True
-    return (place.is_nearest and not isinstance(look_up, ops.Blur)) or _is_within(look_up)
+    return (place.is_nearest and not isinstance(look_up, ops.Blur)) or keeps_pixels(look_up)
 
 
-def _is_within(look_up: Op) -> bool:
+def keeps_pixels(look_up: Op) -> bool:
     """Whether it cuts whole pixels out of a frame, or adds some around it."""
     is_centre = isinstance(look_up, ops.CenterCrop) and look_up.scale is None
     return is_centre or isinstance(look_up, ops.RandomCrop | ops.Pad)

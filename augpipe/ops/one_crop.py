@@ -1,4 +1,4 @@
-"""A crop that is chosen for each image among several: each a chain of crops, resizes and paddings."""
+"""A crop that is chosen for each image among several: each a chain of crops, resizes, paddings and affine maps."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,8 @@ from pydantic import ConfigDict, model_validator
 
 from augpipe.ops.crops import CenterCrop, RandomResizedCrop
 from augpipe.ops.frame import Frame
-from augpipe.ops.groups import OfSome, Weights
+from augpipe.ops.geometry import Flip, last_swap
+from augpipe.ops.groups import Group, Identity, OfSome, Weights
 from augpipe.ops.kinds import Ops
 from augpipe.ops.op import Beyond, Drawn, Op, keyed
 from augpipe.ops.random_words import RandomWords
@@ -31,8 +32,8 @@ class OneCrop(Op):
 
     op: Literal["one_crop"] = "one_crop"
     chains: Chains = ((RandomResizedCrop(),), (CenterCrop(scale=256),))
-    """What to choose from: lists of crops, resizes and paddings that act in turn. An empty list keeps all of the image.
-    Where they make images of several sizes, a crop or a resize behind them makes them one."""
+    """What to choose from: lists of crops, resizes, paddings, flips and affine maps that act in turn. An empty list
+    keeps all of the image. Where they make images of several sizes, a crop or a resize behind them makes them one."""
     weights: Weights | None = None
     """How often each is chosen, relative to the others; None: all equally often."""
 
@@ -44,17 +45,14 @@ class OneCrop(Op):
     @model_validator(mode="after")
     def _holds_crops(self) -> Self:
         for op in (op for chain in self.chains for op in chain):
-            if not op.is_crop or op.acts_first or (isinstance(op, PlacedCrop) and op.keep is not None):
-                why = "is not a crop, a resize or a padding"
-                if op.is_crop:
-                    why = "is that of the papers, which acts first" if op.acts_first else "looks at objects"
+            if why := _not_held(op):
                 raise ValueError(f"one_crop holds {op.op}, which {why}. Put it into the recipe's ops.")
-        if not any(self.chains):
+        if not any(op.is_crop for chain in self.chains for op in chain):
             raise ValueError("one_crop holds no crops. List them: chains=[[ops.Resize(size=224)], [ops.CenterCrop()]].")
         beyond = {op.beyond: op.op for chain in self.chains for op in chain if op.beyond}
         if len(beyond) > 1:
             names = " and ".join(dict.fromkeys(beyond.values()))
-            raise ValueError(f"a view has one border, and {names} of one_crop show several. Give them the same one.")
+            raise ValueError(f"a view has one border, and one_crop has several: {names}. Give them the same one.")
         for chain in self.chains:
             padding = [place for place, op in enumerate(chain) if op.beyond]
             if padding and any(op.cuts for op in chain[padding[0] : padding[-1]]):
@@ -62,12 +60,24 @@ class OneCrop(Op):
                     f"{chain[padding[-1]].op} of one_crop pads what was cut out of a padded image, and one look-up "
                     "would show the image there. Pad once, before the crop."
                 )
+            mover = next((op.op for op in chain[: padding[-1]] if _moves(op)), None) if padding else None
+            if mover is not None:
+                raise ValueError(
+                    f"{chain[padding[-1]].op} of one_crop pads what {mover} has moved, and one look-up would show "
+                    f"there what was moved out of the frame. Put {chain[padding[-1]].op} before {mover}."
+                )
         if self.weights is not None and (len(self.weights) != len(self.chains) or sum(self.weights) <= 0.0):
             raise ValueError(
                 f"weights={self.weights} for {len(self.chains)} chains: give as many numbers, not all of them 0, or "
                 "none."
             )
         return self
+
+    @property
+    def flat(self) -> tuple[Op, ...]:
+        """The op itself, and what moves pixels in its chains."""
+        held = (inner for chain in self.chains for op in chain for inner in op.flat)
+        return (self, *(inner for inner in held if inner.is_geometry))
 
     @cached_property
     def keyed_chains(self) -> tuple[tuple[tuple[str, Op], ...], ...]:
@@ -113,10 +123,10 @@ class OneCrop(Op):
 
     @property
     def centred(self) -> Op:
-        """The chain that is chosen most often."""
+        """The crops of the chain that is chosen most often."""
         weights = self.weights or (1.0,) * len(self.chains)
-        chain = self.chains[int(np.argmax(weights))]
-        return OneCrop(chains=(tuple(op.centred for op in chain),)) if chain else self
+        chain = tuple(op.centred for op in self.chains[int(np.argmax(weights))] if op.is_crop)
+        return OneCrop(chains=(chain,)) if chain else Identity()
 
     def sides(self, heights: Any, widths: Any) -> Sides:
         """Where the chains differ the smallest: what is too small for ops behind is found before it is drawn."""
@@ -162,6 +172,31 @@ class OneCrop(Op):
         own = drawn[self._names[nth]] if self._names[nth] in (self.record.names or ()) else {}
         texts = [op.caption(own[key] if op.record.names else {}) for key, op in self.keyed_chains[nth]]
         return ", ".join(text for text in texts if text) or f"crop {nth + 1}"
+
+
+def _not_held(op: Op) -> str:
+    """Why a chain does not hold an op; empty where it does."""
+    if op.acts_first:
+        return "is that of the papers, which acts first"
+    if isinstance(op, PlacedCrop) and op.keep is not None:
+        return "looks at objects"
+    if op.alternates:
+        return "alternates from epoch to epoch"
+    if isinstance(op, Group) and op.own_look is not None:
+        return "begins a pass"
+    if last_swap([op]) is not None:
+        return "swaps sides"
+    is_held = op.is_crop or all(map(is_affine, op.flat))
+    return "" if is_held else "is neither a crop, a resize, a padding, a flip nor an affine map"
+
+
+def is_affine(op: Op) -> bool:
+    """Whether it flips an image, moves it by an affine map, or does nothing."""
+    return (op.is_geometry and not (op.is_lens or op.is_projective)) or isinstance(op, Flip | Identity)
+
+
+def _moves(op: Op) -> bool:
+    return any(inner.is_geometry for inner in op.flat)
 
 
 def _stays_drawn(chain: Sequence[Op]) -> bool:

@@ -25,6 +25,8 @@ ANSWERS = {
     **dict.fromkeys(("fivecrop", "tencrop"), "augpipe evaluate RUN --crops 10, or several views in a Recipe"),
     **dict.fromkeys(("scale", "scalejitter"), "ops.RandomResize(factor=(0.5, 2.0)), and a RandomCrop behind it"),
     **dict.fromkeys(("rescale", "smallestmaxsize", "shortsize"), "ops.ResizeShortest(size=256)"),
+    "shortestsize": "ops.OneCrop(chains=[[ops.ResizeShortest(size=224)], [ops.ResizeShortest(size=256)]])",
+    "fixedsizecrop": "ops.RandomCrop(size=224, pad_if_needed=True)",
     **dict.fromkeys(("longestmaxsize", "longsize", "resizekeepratio"), "ops.ResizeLongest(size=256)"),
     **dict.fromkeys(("padifneeded", "padto", "cropandpad"), "ops.Pad(size=224) or ops.Pad(px=4)"),
     # geometry
@@ -32,7 +34,7 @@ ANSWERS = {
     **dict.fromkeys(("verticalflip", "vflip", "flipud"), 'ops.Flip(direction="vertical")'),
     "rotation": "ops.Rotate(max_deg=15, step=None)",
     "saferotate": 'ops.Rotate(max_deg=15, step=None, fit_frame="up")',
-    **dict.fromkeys(("rotate90", "rot90", "d4", "squaresymmetry"), "ops.QuarterTurn()"),
+    **dict.fromkeys(("rotate90", "rotation90", "rot90", "d4", "squaresymmetry"), "ops.QuarterTurn()"),
     **dict.fromkeys(
         ("affine", "iaaaffine", "shiftscalerotate", "translatex", "translatey", "shearx", "sheary"), _FRAME
     ),
@@ -48,6 +50,7 @@ ANSWERS = {
         ("colorjiggle", "photometricdistort"), "ops.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)"
     ),
     **dict.fromkeys(("illumination", "plasmabrightnesscontrast"), "ops.BrightnessContrast() or ops.Gamma()"),
+    "plasmashadow": "ops.Shadow()",
     "chromaticaberration": "ops.ColorCast()",
     "xymasking": "ops.CoarseDropout() or ops.GridDropout()",
     "hsv": "ops.HueSaturationValue()",

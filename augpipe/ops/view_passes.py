@@ -174,6 +174,8 @@ def sized_ops(passes: Sequence[Keyed]) -> Keyed | None:
     before = [one for keyed in first[:num] if keyed not in sized for one in keyed[1].flat]
     if any(has_own_look(op) for _, op in first):
         return None
+    if moving < len(first) and first[moving][1].is_crop:
+        return None  # of those that choose what moves, some crop the image itself
     if any(isinstance(one, Blur | Flip) for one in before):
         return None  # crops change how far a blur reaches, and a group that flips shows them something else
     if one_size([op for _, op in sized if op.is_crop]) is not None:

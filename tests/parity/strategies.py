@@ -67,6 +67,7 @@ TRANSLATIONS = st.one_of(
     st.builds(ops.Translate, horizontal=ranges(-30, 30), vertical=ranges(-30, 30), unit=st.just("px"), p=PROBABILITIES),
     st.just(ops.Translate(horizontal=(-9, 9), vertical=(0, 3), unit="px", step=1)),
 )
+AFFINE = st.one_of(FLIPS, ROTATIONS, STRETCHES, SHEARS, TRANSLATIONS)
 LENSES = st.one_of(
     _built(
         ops.LensDistortion,
@@ -205,7 +206,26 @@ DRAWN_SIZES = st.one_of(
     st.builds(ops.RandomResize, factor=ranges(0.3, 3.0), within=st.none() | SIZES, p=PROBABILITIES),
     st.builds(ops.RandomResize, size=st.tuples(st.integers(1, 20), st.integers(20, 60)), p=PROBABILITIES),
 )
-CROP_CHAINS = st.tuples(st.lists(RESIZES | DRAWN_SIZES, max_size=2), CROPS).map(lambda found: [*found[0], found[1]])
+
+
+@st.composite
+def one_crops(draw: st.DrawFn) -> ops.Op:
+    """One of several chains that make images of one size."""
+    size, maps = draw(SIZES), AFFINE | st.builds(ops.OneOf, ops=st.lists(AFFINE, min_size=1, max_size=2))
+    kinds = (ops.Resize(size=size), ops.RandomResizedCrop(size=size), ops.CenterCrop(size=size, scale=50))
+    chain = st.tuples(
+        st.lists(RESIZES | DRAWN_SIZES, max_size=1),
+        st.lists(maps, max_size=1),
+        st.sampled_from(kinds),
+        st.lists(maps, max_size=2),
+    ).map(lambda found: [*found[0], *found[1], found[2], *found[3]])
+    chains = draw(st.lists(chain, min_size=1, max_size=3))
+    return ops.OneCrop(chains=chains, weights=draw(st.none() | st.just(range(1, len(chains) + 1))))
+
+
+CROP_CHAINS = st.tuples(st.lists(RESIZES | DRAWN_SIZES, max_size=2), CROPS | one_crops()).map(
+    lambda found: [*found[0], found[1]]
+)
 """Some of them and a crop of one size."""
 DROPOUTS = _built(
     ops.CoarseDropout,
@@ -256,8 +276,7 @@ BY_HAND = {
 """Ops with strategies here: their place in a view or the oracle's patience limits them. Those of all others follow from
 their fields."""
 COLOURS = st.one_of(ERASES, DROPOUTS, *(of_kind(kind) for kind in KINDS.values() if kind not in BY_HAND))
-AFFINE = st.one_of(FLIPS, ROTATIONS, STRETCHES, SHEARS, TRANSLATIONS)
-ANY_OP = st.one_of(AFFINE, PERSPECTIVES, BLURS, LENSES, VIGNETTES, CASTS, CROPS, NORMALIZES)
+ANY_OP = st.one_of(AFFINE, PERSPECTIVES, BLURS, LENSES, VIGNETTES, CASTS, CROPS, one_crops(), NORMALIZES)
 
 
 @st.composite

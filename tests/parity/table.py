@@ -173,6 +173,7 @@ def _one_crop(expected: Expected, op: ops.OneCrop, drawn: Any) -> None:
     name = f"chain_{drawn['chosen'] + 1}"
     for key, inner in op.keyed_chains[drawn["chosen"]]:
         ROWS[type(inner)](expected, inner, drawn[name][key] if inner.record.names else {})
+        expected.is_mapped |= _moves(inner)
     if op.beyond:  # of the view, whichever is chosen
         _seen_beyond(expected, *op.beyond)
 
@@ -881,8 +882,14 @@ def described(plan: Plan, position: int, view: int = 0) -> Expected:
         keyed.sort(key=lambda item: not item[1].is_crop)
     for key, op in keyed:
         ROWS[type(op)](expected, op, row["drawn"][key] if op.record.names else None)
-        expected.is_mapped |= any(isinstance(inner, GEOMETRY) for inner in op.flat)
+        expected.is_mapped |= _moves(op)
     return expected
+
+
+def _moves(op: ops.Op) -> bool:
+    if isinstance(op, ops.OneCrop):
+        return any(_moves(inner) for chain in op.chains for inner in chain)
+    return any(isinstance(inner, GEOMETRY) for inner in op.flat)
 
 
 def expected_image(image: npt.NDArray[np.uint8], plan: Plan, position: int = 0, view: int = 0) -> Float:
@@ -960,6 +967,40 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
         ops.RandomCrop(size=(50, 40)),
         ops.Rotate(p=0.7),
         ops.OneCrop(chains=[[ops.CenterCrop(size=36)], [ops.RandomResizedCrop(size=36)]]),
+    ),
+    "one_crop of flips and maps": (
+        ops.OneCrop(
+            chains=[
+                [ops.RandomResizedCrop(size=(41, 50)), ops.Flip(), ops.Rotate(max_deg=40), ops.Zoom()],
+                [ops.Flip(), ops.RandomCrop(size=(60, 44)), ops.QuarterTurn(), ops.Resize(size=(41, 50))],
+                [ops.Shear(about="corner"), ops.Translate(), ops.CenterCrop(size=(41, 50)), ops.Transpose()],
+                [ops.OneOf(ops=(ops.Flip(direction="vertical"), ops.Rotate())), ops.Resize(size=(41, 50))],
+            ]
+        ),
+    ),
+    "flip, resize, one_crop of maps, flip, rotate": (
+        ops.Flip(),
+        ops.Resize(size=(60, 72)),
+        ops.OneCrop(
+            chains=[
+                [ops.Flip()],
+                [ops.RandomCrop(size=(60, 72), padding=6, fill=90.0)],
+                [ops.Stretch(), ops.RandomResizedCrop(size=(60, 72))],
+                [ops.AllOf(ops=(ops.Rotate(max_deg=30), ops.Translate()), p=0.5)],
+            ]
+        ),
+        ops.Flip(direction="vertical"),
+        ops.Rotate(p=0.7),
+    ),
+    "one_crop of maps, random_resized_crop": (
+        ops.RandomCrop(size=(80, 70)),
+        ops.OneCrop(chains=[[ops.Flip()], [ops.Rotate(max_deg=60)], [ops.CenterCrop(size=50)]]),
+        ops.RandomResizedCrop(size=44),
+    ),
+    "lens_distortion, one_crop of maps, center_crop": (
+        ops.LensDistortion(kinds=("barrel",), p=1.0),
+        ops.OneCrop(chains=[[ops.Rotate()], [ops.Resize(size=60), ops.Flip(p=1.0)]]),
+        ops.CenterCrop(size=40, scale=48),
     ),
     "lens_distortion, one_crop, center_crop": (
         ops.LensDistortion(kinds=("barrel",), p=1.0),

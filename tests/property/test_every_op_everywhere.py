@@ -128,7 +128,7 @@ def test_every_recipe_is_the_same_everywhere(
 @pytest.mark.deep  # of the strategy, which new ops join by themselves
 def test_all_ops_are_drawn() -> None:
     """The strategy above leaves no kind of op out, at any depth; it is asked until it has drawn them all."""
-    others = {ops.Op, ops.Custom, ops.KeepObjects, ops.MixUp, ops.CutMix, ops.CopyPaste, ops.Mosaic, ops.OneCrop}
+    others = {ops.Op, ops.Custom, ops.KeepObjects, ops.MixUp, ops.CutMix, ops.CopyPaste, ops.Mosaic}
     kinds = {getattr(ops, name) for name in ops.__all__} - others
     left = {kind.model_fields["op"].default for kind in kinds}
 

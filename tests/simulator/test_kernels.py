@@ -117,6 +117,8 @@ def size_of(drawn: Plan, position: int = 0, view: int = 0) -> tuple[int, int]:
 
 def shrunk(op: ops.Op) -> ops.Op:
     """The same op with a smaller crop, if it is one."""
+    if isinstance(op, ops.OneCrop):
+        return ops.OneCrop(chains=[[*map(shrunk, chain)] for chain in op.chains], weights=op.weights)
     return type(op)(**(op.model_dump(exclude={"op"}) | {name: _shrunk(getattr(op, name)) for name in op.sides_px}))
 
 

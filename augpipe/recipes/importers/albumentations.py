@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from operator import getitem
 from typing import Any
 
+import numpy as np
+
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.recipes.importers.albumentations_geometry import GEOMETRY
@@ -19,6 +21,8 @@ from augpipe.recipes.importers.units import FUNCTION, UNIT
 VERSIONS = ("1", "2")
 """Those whose transforms are mapped."""
 FROM_0_TO_1 = "images are in 0..1 there, as max_pixel_value=1 says."
+OF_FIRST_CHANNEL = "by a list of one number, version 1.3 changes only the first channel of an image that has three."
+"""What differs of a Normalize by such: OpenCV takes the others as 0."""
 REPLAYED = "ReplayCompose: what it draws is kept by a plan here, which replays it: augpipe.plan."
 """What differs of the Compose that hands out what it has drawn."""
 SEEDED = "seed: there all transforms draw the same numbers, so two flips come together; here each draws its own."
@@ -150,7 +154,10 @@ def _normalize(found: Findings, one: Mapping[str, Any]) -> None:
     is_of_parts = white == 255.0 or max(*mean, *std) <= 1.0  # of images that were divided before, where white is 1
     unit = 1.0 if is_of_parts else 255.0
     made = ops.Normalize(mean=channels(mean, unit), std=channels(std, unit))
-    found.add("Normalize", made, note=FROM_0_TO_1 if white == 1.0 and is_of_parts else "")
+    notes = [FROM_0_TO_1] if white == 1.0 and is_of_parts else []
+    if "albumentations-1" in found.measured_as and any(np.shape(one[name]) == (1,) for name in ("mean", "std")):
+        notes.append(OF_FIRST_CHANNEL)
+    found.add("Normalize", made, note=" ".join(notes))
 
 
 def _to_float(found: Findings, one: Mapping[str, Any]) -> None:

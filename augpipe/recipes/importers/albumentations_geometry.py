@@ -77,14 +77,22 @@ def _pad_anywhere(found: Findings, size: tuple[int, int], border: Any, fill: Any
     found.add("PadIfNeeded", made)
 
 
-def _without_padding(one: Mapping[str, Any]) -> None:
-    if one.get("pad_if_needed"):
-        raise ValueError("pad_if_needed is not mapped; put PadIfNeeded before it")
+def _add_crop(found: Findings, one: Mapping[str, Any], crop: Op) -> None:
+    """A crop, behind a padding where what is smaller is padded."""
+    if not one.get("pad_if_needed"):
+        found.add(name_of(one), _at_times(one, crop))
+        return
+    p, position = one.get("p", 1.0), one.get("pad_position", "center")
+    if p != 1.0 or position == "random":
+        told = f"p={p:g}" if p != 1.0 else f"pad_position={position!r}"
+        raise ValueError(f"pad_if_needed with {told} is not mapped; put PadIfNeeded before it")
+    border, fill = border_of(one)
+    fields = {"size": size_of(one), "position": position, "border": border, "fill": fill}
+    found.add(name_of(one), ops.Pad.model_validate(fields), crop)
 
 
 def _random_crop(found: Findings, one: Mapping[str, Any]) -> None:
-    _without_padding(one)
-    found.add("RandomCrop", _at_times(one, ops.RandomCrop(size=size_of(one))))
+    _add_crop(found, one, ops.RandomCrop(size=size_of(one)))
 
 
 def _random_resized_crop(found: Findings, one: Mapping[str, Any]) -> None:
@@ -121,8 +129,7 @@ def _crop_of_a_box(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _center_crop(found: Findings, one: Mapping[str, Any]) -> None:
-    _without_padding(one)
-    found.add("CenterCrop", _at_times(one, floored_centre(size_of(one))))
+    _add_crop(found, one, floored_centre(size_of(one)))
 
 
 def _rotate(found: Findings, one: Mapping[str, Any]) -> None:

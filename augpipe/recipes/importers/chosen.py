@@ -4,8 +4,11 @@ from collections.abc import Sequence
 
 from augpipe import ops
 from augpipe.ops import Op
+from augpipe.ops.one_crop import is_affine
 from augpipe.ops.sized_crops import PlacedCrop
 from augpipe.recipes.importers.findings import Findings
+from augpipe.recipes.importers.reasons import in_their_words
+from augpipe.validation.models import FieldError
 
 Members = Sequence[tuple[Op, ...]]
 """The ops of each transform that is held."""
@@ -15,11 +18,11 @@ def one_of(found: Findings, members: Members, weights: Sequence[float] | None, p
     """One of several by weight, each of which is applied whole.
 
     Raises:
-        ValueError: some of them make images of another size, and some change images in other ways.
+        ValueError: some of them make images of another size, and some change more than where pixels are.
     """
     if _are_crops(found, members):
         shares = list(weights) if weights is not None else [1.0] * len(members)
-        return _one_crop(members, [p * share / sum(shares) for share in shares], 1.0 - p)
+        return _one_crop(found, members, [p * share / sum(shares) for share in shares], 1.0 - p)
     return ops.OneOf.model_validate({"ops": in_groups(members), "weights": weights, "p": p})
 
 
@@ -27,10 +30,10 @@ def all_of(found: Findings, members: Members, p: float = 1.0) -> Op:
     """All of them or none.
 
     Raises:
-        ValueError: some of them make images of another size, and some change images in other ways.
+        ValueError: some of them make images of another size, and some change more than where pixels are.
     """
     if _are_crops(found, members):
-        return _one_crop([tuple(op for own in members for op in own)], [p], 1.0 - p)
+        return _one_crop(found, [tuple(op for own in members for op in own)], [p], 1.0 - p)
     return ops.AllOf.model_validate({"ops": in_groups(members), "p": p})
 
 
@@ -57,7 +60,7 @@ def at_times(crop: Op, p: float) -> Op:
         raise ValueError("p=0: it never happens" if p == 0.0 else f"p={p:g} is not a probability; give one in 0..1")
     if isinstance(crop, PlacedCrop) and crop.keep is not None:
         raise ValueError(f"p={p:g}: a crop that looks at boxes is always applied; set p=1")
-    return _one_crop([(crop,)], [p], 1.0 - p)
+    return ops.OneCrop(chains=((crop,), ()), weights=None if p == 0.5 else (p, 1.0 - p))
 
 
 def in_groups(members: Members) -> tuple[Op, ...]:
@@ -75,25 +78,32 @@ def in_groups(members: Members) -> tuple[Op, ...]:
 
 
 def _are_crops(found: Findings, members: Members) -> bool:
-    flat = [op for own in members for op in own if not isinstance(op, ops.Identity)]
-    crops = [op for op in flat if op.is_crop]
+    """Whether they make images of another size, some of them, and one look-up chooses among them."""
+    flat = [op for own in members for op in own]
+    crop = next((op for op in flat if op.is_crop), None)
+    if crop is None:
+        return False
     names = {id(op): row.name for row in found.rows for op in row.ops}
-    if crops and len(crops) < len(flat):
-        crop, other = (names.get(id(op), op.op) for op in (crops[0], next(op for op in flat if not op.is_crop)))
-        raise ValueError(
-            f"holds {crop}, which makes images of another size, and {other}, which does not: one look-up chooses among "
-            f"crops, resizes and paddings only; put {crop} before the group, for all images"
-        )
-    looking = next((op for op in crops if isinstance(op, PlacedCrop) and op.keep is not None), None)
-    if looking is not None:
-        raise ValueError(f"holds {names.get(id(looking), looking.op)}, which looks at boxes; put it before the group")
-    return bool(crops)
+    for op in flat:
+        if not (op.is_crop or all(map(is_affine, op.flat))):
+            held, other = (names.get(id(one), one.op) for one in (crop, op))
+            raise ValueError(
+                f"holds {held}, which makes images of another size, and {other}: one look-up chooses among crops, "
+                f"resizes, paddings, flips and affine maps; put {held} before the group, for all images"
+            )
+        if isinstance(op, PlacedCrop) and op.keep is not None:
+            raise ValueError(f"holds {names.get(id(op), op.op)}, which looks at boxes; put it before the group")
+    return True
 
 
-def _one_crop(members: Members, weights: list[float], rest: float) -> Op:
+def _one_crop(found: Findings, members: Members, weights: list[float], rest: float) -> Op:
     """One of several chains of crops, or with the weight `rest` all of the image."""
     chains = [tuple(op for op in own if not isinstance(op, ops.Identity)) for own in members]
     if rest > 0.0:
         chains, weights = [*chains, ()], [*weights, rest]
     even = len(set(weights)) == 1
-    return ops.OneCrop.model_validate({"chains": chains, "weights": None if even else weights})
+    try:
+        return ops.OneCrop.model_validate({"chains": chains, "weights": None if even else weights})
+    except FieldError as error:
+        told = in_their_words(" ".join(error.lines), found.rows)
+        raise ValueError(told.replace(" of one_crop", "").replace("one_crop", "the group")) from error

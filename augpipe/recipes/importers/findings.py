@@ -21,7 +21,14 @@ from augpipe.ops.view_passes import (
     without_own_look,
 )
 from augpipe.recipes.importers.functions import NOT_RUN, OF_SCRIPT
-from augpipe.recipes.importers.looks import FIRST, INTERPOLATIONS, in_turn, look_alone, looked_at_once
+from augpipe.recipes.importers.looks import (
+    FIRST,
+    INTERPOLATIONS,
+    in_turn,
+    look_alone,
+    looked_at_once,
+    padded_behind_resizes,
+)
 from augpipe.recipes.importers.measured import judged
 from augpipe.recipes.importers.reasons import in_their_words, reason, unknown
 from augpipe.recipes.importers.sides import sides_of
@@ -34,6 +41,8 @@ UNEVEN = "corners that no perspective gives, or nearly so, move less."
 """What differs in a perspective of a distortion above 0.6."""
 UNCLIPPED = "numbers are kept within 0..1, and there they may leave it."
 """What differs in noise."""
+BEFORE_RESIZES = "its border is made of pixels before they are resized, and there of those behind."
+"""What differs in a padding that repeats or mirrors single pixels."""
 MOST_RECTANGLES = 8
 """That an image is erased in."""
 SQUARE_PX = 224
@@ -196,6 +205,11 @@ class Findings:
             self.ops[:] = in_one_pass(self.ops)
         for step, look_up in late_steps(passes, beyond, interpolation):
             self._act_late(step, look_up)
+        for one in (one for own in passes for one in padded_behind_resizes(own)):
+            for place, row in enumerate(self.rows):
+                if any(own is one for own in row.ops):
+                    self._differs(place, BEFORE_RESIZES)
+                    self.note(f"{row.name}: {BEFORE_RESIZES}")
         for names in (looked_at_once(self.rows, own) for own in passes):
             if len(names) > 1:
                 told = f"one look-up here, less blurred than by {self.source}, which interpolates each time."
@@ -380,7 +394,13 @@ def floored_centre(size: Any) -> Op:
 
 
 def levels(value: Any) -> tuple[float, float, float]:
-    """R, G, B of a fill that is given as a number, a sequence or None."""
+    """R, G, B of a fill that is given as a number, a sequence or None.
+
+    Raises:
+        ValueError: there is one for each type of torchvision's.
+    """
+    if isinstance(value, Mapping):
+        raise ValueError("a fill for each type is not mapped; give one number, or one a channel")
     value = 0.0 if value is None else value
     if isinstance(value, Sequence):
         red, green, blue = value if len(value) == 3 else (value[0],) * 3

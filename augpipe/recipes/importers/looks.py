@@ -1,11 +1,11 @@
 """How transforms look between pixels: those that share the one look-up of a recipe, and those that look alone."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from augpipe import ops
 from augpipe.ops import Op
-from augpipe.ops.commuting import acts_in_look_up, is_step
+from augpipe.ops.commuting import acts_in_look_up, is_step, keeps_pixels
 from augpipe.ops.view_passes import MOST_PASSES, has_own_look
 from augpipe.validation.models import changed
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 INTERPOLATIONS = ("bilinear", "bicubic", "nearest", "random")
 """How recipes and groups can look."""
+OF_SINGLE_PIXELS = ("edge", "reflect_101")
+"""Borders that go on from a pixel, and not from where it ends."""
 FIRST = "geometry acts before tone."
 """What differs in a policy that is one look-up."""
 
@@ -78,10 +80,37 @@ def _runs(listed: Iterable[Op]) -> tuple[Op, ...]:
 
 
 def looked_at_once(rows: Iterable["Row"], acting: Iterable[tuple[str, Op]]) -> list[str]:
-    """The names of the transforms that are one look-up of a pass, and would each be one in their library."""
-    in_pass = {id(op) for _, op in acting if not has_own_look(op)}
-    looks = [row for row in rows if row.look and any(id(op) in in_pass for op in row.ops)]
-    return [row.name for row in looks if row.look is not None and row.look.interpolation != "nearest"]
+    """The names of the transforms that are one look-up of a pass, and would each be one in their library: those of
+    most, where one of several is chosen."""
+    looks = [row for row in rows if row.look is not None and row.look.interpolation != "nearest"]
+    seen = [id(row) for _, op in acting if not has_own_look(op) for row in _most_looks(op, looks)]
+    return [row.name for row in looks if id(row) in seen]
+
+
+def _most_looks(op: Op, looks: Sequence["Row"]) -> list["Row"]:
+    """The rows, of those that look, which may act on one image in an op."""
+    own = [row for row in looks if any(op is one for one in row.ops)]
+    if own:
+        return own
+    if isinstance(op, ops.OneCrop | ops.OneOf):
+        chains = op.chains if isinstance(op, ops.OneCrop) else [(one,) for one in op.ops]
+        return max(([row for one in chain for row in _most_looks(one, looks)] for chain in chains), key=len)
+    return [row for one in op.ops for row in _most_looks(one, looks)] if isinstance(op, ops.AllOf | ops.SomeOf) else []
+
+
+def padded_behind_resizes(acting: Iterable[tuple[str, Op]]) -> list[Op]:
+    """The paddings of a pass that repeat or mirror single pixels behind a resize: one look-up takes those before it."""
+    found, is_resized = [], False
+    for _, op in acting:
+        ends = []
+        for chain in op.chains if isinstance(op, ops.OneCrop) else ((op,),):
+            ends.append(is_resized)
+            for one in chain:
+                if one.beyond and one.beyond[0] in OF_SINGLE_PIXELS and ends[-1]:
+                    found.append(one)
+                ends[-1] |= one.is_crop and not keeps_pixels(one)
+        is_resized = any(ends)
+    return found
 
 
 def note_of(made: Iterable[Op]) -> str:

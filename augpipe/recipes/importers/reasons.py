@@ -102,7 +102,8 @@ def in_their_words(text: str, rows: "Iterable[Row]") -> str:
 
 def unknown(name: str, makers: Iterable[str]) -> str:
     """That a transform is not known, and what is nearest: an op, or transforms that are called nearly so."""
-    same = next((f"ops.{kind.__name__}()" for kind in KINDS.values() if plain(kind.__name__) == plain(name)), None)
+    called = plain(name), plain(name).removeprefix("random")
+    same = next((f"ops.{kind.__name__}()" for kind in KINDS.values() if plain(kind.__name__) in called), None)
     if instead := same or elsewhere(name, ANSWERS):
         return f"is not known here; {'write ' if instead.startswith('ops.') else ''}{instead}"
     *others, last = difflib.get_close_matches(name, list(makers), n=3) or [""]

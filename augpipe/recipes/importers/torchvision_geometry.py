@@ -119,8 +119,6 @@ def _pad(found: Findings, one: Any) -> None:
 
 
 def _zoom_out(found: Findings, one: Any) -> None:
-    if isinstance(one.fill, dict):
-        raise ValueError("a fill for each type is not mapped; give one number, or one a channel")
     note = "its canvas is scaled to the image's size: what follows in pixels, and not in parts, sees fewer."
     made = ops.ZoomOut(factor=tuple(one.side_range), fill=levels(one.fill), p=one.p)
     found.add("RandomZoomOut", made, note=note)

@@ -50,6 +50,45 @@ def test_a_crop_that_has_a_chance(text: str) -> None:
     )
 
 
+SHIFTED = "A.ShiftScaleRotate(0.1, 0.2, 30, p=0.5)"
+
+
+def test_a_crop_is_chosen_among_flips_and_affine_maps() -> None:
+    crop, flip = ops.RandomResizedCrop(size=(64, 64)), ops.Flip(p=1.0)
+    resize, made = read(f"A.Compose([A.Resize(64, 64), A.OneOf([A.RandomResizedCrop((64, 64)), {SHIFTED}])])", "2")
+    assert isinstance(made, ops.OneCrop) and made.chains[0] == (crop,) and made.weights is not None
+    assert {inner.op for op in made.chains[1] for inner in op.flat} == {"stretch", "rotate", "translate"}
+    assert resize.op == "resize"
+    (made, _) = read("A.Compose([A.OneOf([A.HorizontalFlip(p=1), A.RandomCrop(32, 32)], p=1), A.Resize(48, 48)])", "2")
+    assert made == ops.OneCrop(chains=[[flip], [ops.RandomCrop(size=(32, 32))]])
+    both = "transforms.RandomHorizontalFlip(1), transforms.RandomVerticalFlip(0.5)"
+    choice = "transforms.Compose([transforms.RandomChoice([transforms.RandomChoice([{}]), {}]), {}])"
+    (made, _) = read(choice.format(both, "transforms.CenterCrop(32)", "transforms.Resize((48, 48))"))
+    assert isinstance(made, ops.OneCrop) and [op.op for chain in made.chains for op in chain] == [
+        "one_of",
+        "center_crop",
+    ]
+
+
+def test_a_crop_that_has_a_chance_together_with_affine_maps() -> None:
+    group = "T.RandomApply([T.RandomResizedCrop(48), T.RandomHorizontalFlip(), T.RandomRotation(20)], p=0.25)"
+    (_, made) = read(f"T.Compose([T.Resize((48, 48)), {group}])")
+    turn = ops.Rotate(max_deg=(-20.0, 20.0), step=None)
+    assert made == ops.OneCrop(
+        chains=[[ops.RandomResizedCrop(size=(48, 48)), ops.Flip(), turn], []], weights=(0.25, 0.75)
+    )
+
+
+def test_look_ups_that_follow_each_other_in_a_group_are_said_to_be_one() -> None:
+    turned = "T.RandomRotation(20, interpolation=InterpolationMode.BILINEAR)"
+    told = "RandomResizedCrop, RandomRotation: one look-up here, less blurred than by torchvision, which interpolates"
+    for group in (f"T.RandomApply([T.RandomResizedCrop(48), {turned}])", f"T.RandomResizedCrop(48), {turned}"):
+        found = importers.from_text(f"T.Compose([{group}, T.Resize((48, 48))])")
+        assert any(note.startswith(told.replace(":", ", Resize:", 1)) for note in found.notes)
+    found = importers.from_text(f"T.Compose([T.RandomChoice([T.RandomResizedCrop(48), {turned}])])")
+    assert not any("one look-up" in note for note in found.notes)
+
+
 def test_images_of_several_sizes_are_refused_where_nothing_makes_them_one() -> None:
     told = "RandomCrop: leaves each image at its own size; put RandomCrop, or another crop or Resize, behind it"
     with pytest.raises(ValueError, match=told):
@@ -63,6 +102,19 @@ def test_images_of_several_sizes_are_refused_where_nothing_makes_them_one() -> N
         ("A.RandomSizedBBoxSafeCrop(48, 64, p=0.5)", "p=0.5: a crop that looks at boxes is always applied; set p=1"),
         ("A.OneOf([A.AtLeastOneBBoxRandomCrop(9, 9), A.Resize(9, 9)])", "OneOf: holds AtLeastOneBBoxRandomCrop, which"),
         ("A.SomeOf([A.CenterCrop(9, 9), A.Resize(9, 9)], n=1)", "SomeOf: chooses several crops, resizes or paddings"),
+        ("A.Resize(64, 64), A.OneOf([A.HorizontalFlip(), A.RandomCrop(9, 9)])", "OneOf: leaves each image at its own"),
+        (
+            "A.OneOf([A.RandomCrop(9, 9), A.Perspective()])",
+            "OneOf: holds RandomCrop, which .* and Perspective: one look",
+        ),
+        (
+            "A.OneOf([A.NoOp(), A.Sequential([A.Rotate(), A.PadIfNeeded(9, 9, border_mode=0)])])",
+            "OneOf: PadIfNeeded pads what Rotate has moved, .* Put PadIfNeeded before Rotate",
+        ),
+        (
+            "A.OneOf([A.PadIfNeeded(9, 9, border_mode=0), A.PadIfNeeded(9, 9, border_mode=4)])",
+            "OneOf: a view has one border, and the group has several: PadIfNeeded",
+        ),
         ("A.Normalize(p=0.5)", "Normalize: p=0.5: some images of a batch would stay in levels; set p=1"),
     ],
 )

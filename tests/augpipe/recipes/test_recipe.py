@@ -250,8 +250,28 @@ REFUSED = [
         r"the recipe's border is edge, and its padding shows constant \[0\.0, .*; a view has one border",
     ),
     (
-        'ops = [{op = "one_crop", chains = [[{op = "flip"}]]}]',
-        r"one_crop holds flip, which is not a crop, a resize or a padding\. Put it into the recipe's ops\.",
+        'ops = [{op = "one_crop", chains = [[{op = "all_of", ops = [{op = "flip"}, {op = "invert"}]}]]}]',
+        r"one_crop holds all_of, which is neither a crop, a resize, a padding, a flip nor an affine map\. Put it into",
+    ),
+    (
+        'ops = [{op = "one_crop", chains = [[{op = "perspective"}]]}]',
+        "one_crop holds perspective, which is neither a crop",
+    ),
+    (
+        'ops = [{op = "one_crop", chains = [[{op = "all_of", ops = [{op = "flip"}], own_look = "bilinear"}]]}]',
+        "one_crop holds all_of, which begins a pass",
+    ),
+    (
+        'ops = [{op = "one_crop", chains = [[{op = "flip", alternate = true}]]}]',
+        "one_crop holds flip, which alternates from epoch to epoch",
+    ),
+    (
+        'ops = [{op = "one_crop", chains = [[{op = "rotate"}, {op = "pad", px = 1}]]}]',
+        "pad of one_crop pads what rotate has moved, .* Put pad before rotate",
+    ),
+    (
+        'ops = [{op = "one_crop", chains = [[{op = "resize"}, {op = "transpose", swaps_sides = true}]]}]',
+        "one_crop holds transpose, which swaps sides",
     ),
     (
         'ops = [{op = "one_crop", chains = [[{op = "multi_resolution_crop"}]]}]',
@@ -262,9 +282,10 @@ REFUSED = [
         r"one_crop holds random_crop, which looks at objects\.",
     ),
     ('ops = [{op = "one_crop", chains = [[], []]}]', r"one_crop holds no crops\. List them: chains="),
+    ('ops = [{op = "one_crop", chains = [[{op = "flip"}], []]}]', r"one_crop holds no crops\. List them: chains="),
     (
         'ops = [{op = "one_crop", chains = [[{op = "pad", px = 1}], [{op = "letterbox"}]]}]',
-        "a view has one border, and pad and letterbox of one_crop show several",
+        "a view has one border, and one_crop has several: pad and letterbox",
     ),
     (
         'ops = [{op = "one_crop", chains = [[{op = "pad", px = 1}, {op = "center_crop"}, {op = "pad", px = 1}]]}]',
