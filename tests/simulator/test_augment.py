@@ -207,9 +207,10 @@ def test_arrays_of_another_library_are_read_in_place_and_kept(
     seen: list[Any] = []
     launch = DeviceRenderer._launch
 
-    def watched(self: Any, pixels: Any, tables: Any, sizes: Any, outs: Any, keep: Any, *rest: Any) -> None:
-        seen.append((pixels[:, 0].tolist(), keep))
-        launch(self, pixels, tables, sizes, outs, keep, *rest)
+    def watched(self: Any, renderings: Any, sizes: Any, outs: Any, keep: Any, *rest: Any) -> None:
+        (rendering,) = renderings
+        seen.append((rendering.looked_at[:, 0].tolist(), keep))
+        launch(self, renderings, sizes, outs, keep, *rest)
 
     monkeypatch.setattr(DeviceRenderer, "_launch", watched)
     transform, batch = Augment(PAPER, 3), np.stack([scene(12, 15, seed) for seed in range(2)])

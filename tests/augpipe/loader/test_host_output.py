@@ -111,7 +111,7 @@ def test_positions_with_gaps_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(host_output, "render", noted)
     form = SimpleNamespace(is_narrow=True)
     output = host_output.HostOutput(SimpleNamespace(prefetch=1, recipe=CONTINUOUS, form=form))
-    batch = SimpleNamespace(sizes=((1, 1),), target=(np.zeros(90),), tables=(np.arange(30),), windows=())
+    batch = SimpleNamespace(sizes=((1, 1),), target=(np.zeros(90),), tables=(np.arange(30),), windows=(), hidden=None)
     items = [
         Item(position=position, wanted=0, sample_id=0) for position in (0, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)
     ]

@@ -1,6 +1,7 @@
 """Names of other libraries are answered with what to write here, and modules show only what is public."""
 
 import re
+from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
@@ -24,12 +25,25 @@ def test_what_the_importers_know_is_answered_by_name(name: str) -> None:
     assert plain(name) in own or plain(name).removeprefix("random") in own or elsewhere(name, ANSWERS) is not None
 
 
+def calls_in(answer: str) -> Iterator[str]:
+    """The outermost calls of ops, to the bracket that ends each."""
+    end = 0
+    for found in re.finditer(r"ops\.\w+\(", answer):
+        if found.start() >= end:
+            depth = 1
+            for end in range(found.end(), len(answer)):
+                depth += {"(": 1, ")": -1}.get(answer[end], 0)
+                if depth == 0:
+                    break
+            yield answer[found.start() : end + 1]
+
+
 @pytest.mark.parametrize("name", ANSWERS)
 def test_answers_name_what_there_is(name: str) -> None:
     assert name == plain(name) and not name.startswith("random")
     for room, attribute in re.findall(r"\b(ops|policies|recipes)\.(\w+)", ANSWERS[name]):
         assert attribute in vars(augpipe)[room].__all__
-    for call in re.findall(r"ops\.\w+\(.*?\)+", ANSWERS[name]):
+    for call in calls_in(ANSWERS[name]):
         if "..." not in call:
             assert isinstance(eval(call, {"ops": ops}), (ops.Op, ops.MixUp, ops.CutMix, ops.CopyPaste))
 
