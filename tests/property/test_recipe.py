@@ -76,6 +76,26 @@ def test_an_image_narrower_than_its_blur_is_seen(sigma_px: float, height: int, w
     assert_oracle_agrees(recipe, height, width, sample_id=0, seed=0)
 
 
+@examples(20)
+@given(
+    lens=st.sampled_from([ops.LensDistortion(p=0.0), ops.GridDistortion(p=0.0), ops.Perspective(p=0.0)]),
+    border=st.sampled_from(["constant", "wrap"]),
+    height=LENGTHS,
+    width=LENGTHS,
+    size=st.integers(1, 70),
+)
+def test_what_does_not_bend_an_image_leaves_its_edges_alone(
+    lens: ops.Op, border: Border, height: int, width: int, size: int
+) -> None:
+    """A resize behind it does not mix them with the border."""
+    photograph = noise(height, width, seed=0)
+    resized, found = (
+        Augment(Recipe(border=border, ops=chosen), layout="NHWC")(photograph, sample_ids=[0])
+        for chosen in ((ops.Resize(size=size),), (lens, ops.Resize(size=size)))
+    )
+    np.testing.assert_allclose(found, resized, atol=0.01)
+
+
 @examples(40)
 @given(
     border=st.sampled_from(BORDERS),
