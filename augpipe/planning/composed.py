@@ -38,7 +38,8 @@ def _hides_border(frame: Frame) -> npt.NDArray[np.bool_]:
     half_width, half_height = 0.5 * frame.out_widths, 0.5 * frame.out_heights
     hides: npt.NDArray[np.bool_] = ~np.any(frame.lens, axis=1)
     if before is not None:
-        hides = hides & (before == np.eye(before.shape[1])).all(axis=(1, 2))
+        hides = hides & (affine.homogeneous(before)[:, 2] == (0.0, 0.0, 1.0)).all(axis=1)
+        after = affine.compose(after, before)
     if frame.bends is not None:
         hides = hides & (frame.bends["kind"] == 0)
     for axis, (low, high, first, side, kept) in enumerate(
