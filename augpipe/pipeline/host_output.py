@@ -49,7 +49,7 @@ class HostOutput:
         most = 1 if batch.num_own == len(batch.items) else 2 if mosaic is None else mosaic.num_images
         num = most * batch.num_own
         batch.windows = [] if mosaic is None else [[None] * len(batch.items) for _ in batch.sizes]
-        if mosaic is not None and not self._settings.skips_bad:  # what stands in a damaged one's place shows elsewhere
+        if mosaic is not None and not self._settings.skips_bad:  # of what replaces a damaged one, something may be seen
             batch.hidden = are_hidden(batch)
         batch.target = tuple(self._take(num * height * width * 3) for height, width in batch.sizes)
 

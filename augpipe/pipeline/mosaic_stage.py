@@ -138,10 +138,12 @@ def are_hidden(batch: BatchInProgress) -> Bools:
     mosaic, plan = batch.request.block.mosaic, batch.plan
     assert mosaic is not None and plan is not None
     owners, guests = mosaic.outputs[batch.request.cut], np.arange(batch.num_own, len(batch.items))
-    found = np.zeros(len(batch.items), np.bool_)
-    found[guests] = True
+    found = np.arange(len(batch.items)) >= batch.num_own
     for rows in plan.views:
-        found[guests] &= _are_beyond(rows[owners[guests]], rows["mosaic"]["place"][guests].astype(np.float64))
+        straight = guests[~_bend(rows[owners[guests]])]
+        beyond = np.zeros(len(found), np.bool_)
+        beyond[straight] = _are_beyond(rows[owners[straight]], rows["mosaic"]["place"][straight].astype(np.float64))
+        found &= beyond
     return found
 
 
@@ -153,7 +155,7 @@ def seen(batch: BatchInProgress, items: Sequence[Item]) -> Sequence[Item]:
 
 
 def _are_beyond(rows: Rows, places: Floats) -> Bools:
-    """(n,) whether parts of the canvas lie outside all pixels that the outputs of plan records show.
+    """(n,) whether parts of the canvas lie outside all pixels that the outputs of plan records show, which do not bend.
 
     Two parallelograms have no point in common where a line along a side of one of them divides them.
     """
@@ -172,13 +174,12 @@ def _are_beyond(rows: Rows, places: Floats) -> Bools:
         (of_pixels, 0.0 * sides, sides),
     ):
         beyond |= ((found.max(axis=1) < first - SLACK_PX) | (found.min(axis=1) > last + SLACK_PX)).any(axis=1)
-    return beyond & ~_bend(rows)
+    return beyond
 
 
 def _bend(rows: Rows) -> Bools:
+    """(n,) whether lines that are straight on the canvas may be none in the output, or parallel ones meet."""
     bent: Bools = (rows["lens"] != 0.0).any(axis=1) | (rows["before_divisor"][:, :2] != 0.0).any(axis=1)
-    if "field" in (rows.dtype.names or ()):
-        bent |= rows["field"]["kind"] != 0
     return bent
 
 

@@ -147,7 +147,7 @@ def main() -> None:
     apart = {name: labels_apart(chain, bench.pick(16, 1)) for name, chain in list(MAPS.items())[: bench.pick(None, 1)]}
     for name, shares in apart.items():
         print(f"labels apart, {name:36}" + "".join(f"{share:>12.1e} ({how})" for how, share in shares.items()))
-    what = f"PTX for sm_90 run on the CPU beside the CPU's loop; {origin}"
+    what = f"PTX for sm_90 run on the CPU next to the CPU's loop; {origin}"
     bench.keep("cuda_arithmetic", {"what": what, "cases": table, "share_of_labels_apart": apart})
 
 

@@ -268,7 +268,7 @@ class LabelledNoise(ArraySource):
 
 
 def _label_maps(run: Run, findings: Findings) -> None:
-    """Masks of a batch beside the CPU's, by each op that maps, and out of the cache; and how long a look-up takes."""
+    """Masks of a batch next to the CPU's, by each op that maps, and out of the cache; and how long a look-up takes."""
     num, side, size = run.pick((256, 224, (375, 500)), (3, 6, (12, 15)))
     source = LabelledNoise("uint8", [size] * num)
     crop, options = ops.RandomResizedCrop(size=side), {"batch_size": num, "backend": "native", "shuffle": False}

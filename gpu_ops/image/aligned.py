@@ -77,7 +77,7 @@ NOTHING = np.float32(np.nan)
 load_held, store_held = load("slots", types.int64), store("slots", types.int64)
 load_line, store_line = load("lines", types.int64), store("lines", types.int64)
 load_byte = load("pixels", types.uint8)
-load_column, store_column = load("values", types.float32), store("values")
+store_column = store("values")
 
 
 @subroutine
