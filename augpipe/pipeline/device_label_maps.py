@@ -10,7 +10,7 @@ from augpipe.cache import PixelCache
 from augpipe.cache.label_maps import LabelRoom, LocatedLabels
 from augpipe.cuda.cuda_render import LabelMaps, LookUp
 from augpipe.cuda.staging import StagingBatch
-from augpipe.pipeline.items import CLASSES, BatchInProgress, Item, Settings
+from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.planning.fields import BENDING, drawn_by
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.sources.targets import LabelMap
@@ -67,7 +67,7 @@ class DeviceLabelMaps:
         """What is to be looked up for each view, once the staged label maps are on their way; empty for nothing."""
         staging: StagingBatch = batch.target.staging
         found: dict[int, DeviceLabels] = batch.target.labels
-        if not found or self._options is None or batch.label_kind != CLASSES:
+        if not found or self._options is None:
             return []
         assert batch.plan is not None
         rows = []

@@ -30,11 +30,6 @@ if TYPE_CHECKING:
     from augpipe.planning.targets.options import TargetOptions
 
 Rows = npt.NDArray[np.void]
-Kind = tuple[np.dtype[Any], tuple[int, ...]]
-"""A label map's number type and its shape behind height and width."""
-
-CLASSES: Kind = np.dtype(np.int64), ()
-"""What label maps of classes are handed out as."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,8 +131,6 @@ class BatchInProgress:
     label_maps: Sequence[LabelMap] = ()
     """For each view (B, H, W, ..), filled item by item; none where the source has none, or none was read yet, or where
     the output looks them up."""
-    label_kind: Kind | None = None
-    """That of its label maps; None before the first was read."""
     objects: Targets | None = None
     """Those of its items, as the source knows them, while the items are those that were looked up."""
     targets: tuple[ViewTargets, ...] = ()

@@ -1,6 +1,7 @@
 """The stages that give a batch its targets: label maps, read image by image, and objects, mapped all at once."""
 
 import math
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,13 +10,19 @@ import numpy as np
 from augpipe.errors import SampleError, SourceChangedError
 from augpipe.native.buffers import BufferPool
 from augpipe.pipeline.checked_objects import problems_of
-from augpipe.pipeline.items import CLASSES, BatchInProgress, Item, Kind, LabelMapLookUp, Settings
+from augpipe.pipeline.items import BatchInProgress, Item, LabelMapLookUp, Settings
 from augpipe.pipeline.mapped_objects import ShownImages, pasted, view_targets
 from augpipe.pipeline.mosaic_stage import is_mosaic, put_together, seen
 from augpipe.planning.kernel_rows import Rows, kernel_rows
 from augpipe.planning.targets.fill_notice import tell_of_fill
 from augpipe.planning.targets.masks import fill_of, mapped_mask
 from augpipe.sources.targets import LabelMap, TargetSource, has_targets, targets_of
+
+Kind = tuple[np.dtype[Any], tuple[int, ...]]
+"""A label map's number type and its shape behind height and width."""
+
+CLASSES: Kind = np.dtype(np.int64), ()
+"""What label maps of classes are handed out as."""
 
 
 class TargetStages:
@@ -34,7 +41,9 @@ class TargetStages:
         self.has_label_maps = bool(self._source.has_label_maps)
         is_nearest = settings.targets.mask_interpolation == "nearest" and not settings.recipe.mixing
         self._look_up = look_up if is_nearest else None
-        self._kind = CLASSES  # of the last label map: that of a batch without any
+        self._kind: Kind | None = None
+        self._first_name = ""  # of the sample whose label map was read first, and decided the kind of all
+        self._lock = threading.Lock()
         self._buffers = BufferPool(keep=(settings.prefetch + 2) * len(settings.recipe.all_views))
 
     def read_label_maps(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
@@ -94,7 +103,7 @@ class TargetStages:
         """Read an item's label map, and map it by each view's (1,) plan record and kernel row."""
         name = self._source.name(item.sample_id)
         if self._look_up is not None and self._look_up.has(batch, item):
-            self._note_kind(batch, CLASSES, name)
+            self._note_kind(CLASSES, name)
             return
         try:
             labels = _array_of(self._source.label_map(item.sample_id))
@@ -112,7 +121,7 @@ class TargetStages:
             )
         by = self._options.mask_interpolation
         held = _held_as(labels, keeps_type=by == "linear")
-        self._note_kind(batch, held, name)
+        self._note_kind(held, name)
         is_looked_up = self._look_up is not None and held == CLASSES
         if self._look_up is not None and is_looked_up:
             self._look_up.take(batch, item, labels)
@@ -124,17 +133,15 @@ class TargetStages:
                 mapped_mask(labels, row, by=by, fill=fill, fills=fills, table=table, into=room[item.position])
             tell_of_fill(labels, row, self._options)
 
-    def _note_kind(self, batch: BatchInProgress, kind: Kind, name: str) -> None:
-        with batch.lock:
-            # the only image of a batch may be replaced by one of another kind
-            if batch.label_kind is None or len(batch.items) == 1:
-                batch.label_maps = batch.label_maps if batch.label_kind == kind else ()
-                batch.label_kind = self._kind = kind
-            if batch.label_kind != kind:
-                raise ValueError(
-                    f"label maps of one source must be alike: that of {name} is {_in_words(kind)}, and another one of "
-                    f"its batch {_in_words(batch.label_kind)}. Convert them."
-                )
+    def _note_kind(self, kind: Kind, name: str) -> None:
+        with self._lock:
+            if self._kind is None:
+                self._kind, self._first_name = kind, name
+        if self._kind != kind:
+            raise ValueError(
+                f"label maps of one source must be alike: that of {self._first_name} is {_in_words(self._kind)}, and "
+                f"that of {name} {_in_words(kind)}. Convert them."
+            )
 
     def _rooms(self, batch: BatchInProgress, kind: Kind) -> Sequence[LabelMap]:
         """For each view (B, H, W, ..), made when the first label map of the batch asks for it."""
@@ -149,7 +156,7 @@ class TargetStages:
     def _label_maps(self, batch: BatchInProgress) -> Sequence[LabelMap | None]:
         if batch.items:
             return batch.label_maps or [None] * len(batch.sizes)
-        dtype, planes = self._kind
+        dtype, planes = self._kind or CLASSES
         return [np.empty((0, *size, *planes), dtype) for size in batch.sizes]
 
 

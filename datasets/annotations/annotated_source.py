@@ -285,12 +285,16 @@ def check_annotations(source: AnnotatedSource, progress: Callable[[int], None] =
         progress: called with the number of images that are checked.
     """
     found: list[Fault] = []
+    first: tuple[str, str] | None = None
     for sample_id in range(len(source)):
         try:
             source.read(sample_id)
             source.turned(sample_id)
             if source.has_label_maps:
-                source.label_map(sample_id)
+                holds = "numbers" if source.label_map(sample_id).ndim == 2 else "colours"
+                first = first or (source.name(sample_id), holds)
+                if holds != first[1]:
+                    raise ValueError(f"its label map holds {holds}, and that of {first[0]} holds {first[1]}")
             objects = source.targets_of(np.array([sample_id]))
             for number in () if objects is None else np.flatnonzero(are_outside(objects)).tolist():
                 if len(found) < MOST_LISTED:

@@ -35,7 +35,7 @@ from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.pipeline import device_output
 from augpipe.pipeline.dali_stage import DaliStage, _InFlight
 from augpipe.pipeline.device_output import DeviceOutput
-from augpipe.pipeline.items import CLASSES, BatchInProgress, Item
+from augpipe.pipeline.items import BatchInProgress, Item
 from augpipe.planning.output_format import OutputFormat
 from tests.augpipe.cuda.checked import CPU, PAGE_BYTES, CheckedStreams, DaliPipeline, Machine
 from tests.happens_before import FakeEvent, FakeStream, Race, every_order, some_orders
@@ -238,7 +238,6 @@ class Loading(_Orders):
         self._made.append((output, batch))
 
     def _take_labels(self, output: DeviceOutput, batch: BatchInProgress, item: Item) -> None:
-        batch.label_kind = CLASSES
         nothing = ViewTargets(size=(8, 8), image_ids=[0], counts=None, columns={}, dropped=[[]], label_maps=None)
         batch.targets = (nothing, nothing)
         if not output.label_maps.has(batch, item):

@@ -100,6 +100,23 @@ def test_other_label_maps_keep_their_type() -> None:
         [*loader_of(source, targets=TargetOptions(mask_fill=300))]
 
 
+@pytest.mark.parametrize("batch_size", [1, 2, 4])
+def test_label_maps_of_two_kinds_are_an_error_in_batches_of_any_size(batch_size: int) -> None:
+    """Also where each batch has one kind only: the type of its targets would change from batch to batch."""
+    source = label_map_source(4)
+    source.maps[2:] = [np.stack([one] * 3, axis=2) for one in source.maps[2:]]
+    with pytest.raises(ValueError, match=r"photo [01]\.jpg is int64 of shape \(H, W\), and that of photo [23]\.jpg uint8"):
+        [*loader_of(source, batch_size=batch_size, num_threads=1, shuffle=False)]
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_whole_numbers_of_different_types_are_one_kind(batch_size: int) -> None:
+    source, expected = label_map_source(4), label_map_source(4)
+    source.maps[1:] = [one.astype(own) for one, own in zip(source.maps[1:], ("u2", "i4", "i8"), strict=True)]
+    batches = zip(loader_of(source, batch_size=batch_size), loader_of(expected, batch_size=batch_size), strict=True)
+    assert all(found.targets.equal(wanted.targets) for found, wanted in batches)
+
+
 def test_label_maps_are_filled_or_mirrored_where_the_image_ends() -> None:
     source = label_map_source(4)
     recipe = Recipe(ops=(ops.CenterCrop(size=(36, 40)), ops.Translate(horizontal=(0.5, 0.5), vertical=(0, 0))))

@@ -10,7 +10,9 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
+from augpipe.datasets.annotations.annotated_source import check_annotations
 from augpipe.datasets.annotations.label_map_source import LabelMapSource
+from augpipe.datasets.annotations.open_annotated import open_to_check
 from augpipe.datasets.annotations.voc import VocSource
 from augpipe.datasets.open import open_source
 from tests.datasets.annotations.annotated_sets import SIZES, everything, put_image, put_images
@@ -55,6 +57,18 @@ def test_folders_side_by_side(tmp_path: Path, maps: str, suffix: str) -> None:
         np.testing.assert_array_equal(source.label_map(sample), some_labels(name), strict=True)
     with pytest.raises(IndexError):
         source.label_map(3)
+
+
+def test_verify_names_maps_of_another_kind(tmp_path: Path) -> None:
+    """The others are numbers of 8 and 16 bits, which is one kind."""
+    put_set(tmp_path)
+    first, second, third = SIZES
+    put_map(tmp_path / f"masks/{second}.png", some_labels(second).astype(np.uint16))
+    assert check_annotations(open_to_check(str(tmp_path))) == []
+    put_map(tmp_path / f"masks/{third}.png", some_labels(third), "RGB")
+    (fault,) = check_annotations(open_to_check(str(tmp_path)))
+    names = [tmp_path / f"images/{name}.jpg" for name in (third, first)]
+    assert str(fault) == f"{names[0]}: its label map holds colours, and that of {names[1]} holds numbers"
 
 
 def test_the_ending_of_maps_is_that_of_most_images(tmp_path: Path) -> None:
