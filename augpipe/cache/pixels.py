@@ -115,7 +115,7 @@ class PixelCache:
         self.written: Any = None
         """In device memory, the event after the last write; of the cache, as each recipe has a writer of its own."""
         self.label_maps = HeldLabelMaps(num_samples, arena)
-        """Those of samples whose images it holds; in device memory."""
+        """Those of its samples, in the same memory."""
         self._arena = arena
         self._num_samples = num_samples
         # zeroed memory is not touched before it is used, so a source of which little is held takes less
@@ -288,7 +288,9 @@ class PixelCache:
                 budget_bytes=self._arena.budget_bytes,
                 allocated_bytes=self._arena.allocated_bytes,
                 num_did_not_fit=self._num_did_not_fit,
-                did_not_fit_bytes=self._did_not_fit_bytes,
+                did_not_fit_bytes=self._did_not_fit_bytes + self.label_maps.did_not_fit_bytes,
+                num_label_maps=self.label_maps.num_held,
+                num_label_maps_did_not_fit=self.label_maps.num_did_not_fit,
             )
 
 

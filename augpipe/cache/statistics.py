@@ -24,7 +24,11 @@ class CacheStatistics:
     num_did_not_fit: int
     """Images that found no room; each counts once, however often it was decoded."""
     did_not_fit_bytes: int
-    """Bytes that they would have taken."""
+    """Bytes that they would have taken, and the label maps that found no room."""
+    num_label_maps: int = 0
+    """Label maps that are there."""
+    num_label_maps_did_not_fit: int = 0
+    """Label maps that found no room; each counts once."""
 
     @property
     def hit_rate(self) -> float:
@@ -33,21 +37,26 @@ class CacheStatistics:
 
     def __str__(self) -> str:
         """`1,000 images in 700 MiB of 2.0 GiB, all that came; 3,000 of 4,000 samples (75.0 %) were there`."""
-        if not self.num_held and not self.num_did_not_fit:
+        num_missing = self.num_did_not_fit + self.num_label_maps_did_not_fit
+        if not self.num_held and not self.num_label_maps and not num_missing:
             held = f"empty, room for {shown_bytes(self.budget_bytes)}"
         else:
             taken = f"{shown_bytes(self.held_bytes)} of {shown_bytes(self.budget_bytes)}"
-            held = f"{count(self.num_held, 'picture')} in {taken}, "
-            if self.num_did_not_fit:
-                held += (
-                    f"{count(self.num_did_not_fit, 'picture')} more ({shown_bytes(self.did_not_fit_bytes)}) did not fit"
-                )
+            held = f"{_content(self.num_held, self.num_label_maps)} in {taken}, "
+            if num_missing:
+                missing = _content(self.num_did_not_fit, self.num_label_maps_did_not_fit)
+                held += f"{missing} more ({shown_bytes(self.did_not_fit_bytes)}) did not fit"
             else:
                 held += "all that came"
         num = self.hits + self.misses
         if not num:
             return held
         return f"{held}; {self.hits:,} of {count(num, 'sample')} ({self.hit_rate:.1%}) were there".replace("%", " %")
+
+
+def _content(num_images: int, num_label_maps: int) -> str:
+    counts = [count(num_images, "picture")] if num_images or not num_label_maps else []
+    return " and ".join([*counts, *([count(num_label_maps, "label map")] if num_label_maps else [])])
 
 
 def shown_bytes(num_bytes: int) -> str:

@@ -94,7 +94,7 @@ def stages_of(
     """The way of every batch of a loader, from sample ids to images in the output's memory."""
     planner = Planner(settings, cache, output.begin, decodes=output.decodes, wants_regions=dali is not None)
     fill = partial(output.fill, decoder=Decoder(settings, samples, planner, cache))
-    find_targets, map_targets = _target_stages(settings, output)
+    find_targets, map_targets = _target_stages(settings, output, cache)
     last = [
         Stage(work=partial(label, settings.source), counts_as="copying"),
         *map_targets,
@@ -147,13 +147,14 @@ def _by_dali(dali: DaliStage) -> Stage:
     return Stage(work=dali.submit, counts_as="copying", items=_without_pixels, goes_on_elsewhere=True)
 
 
-def _target_stages(settings: Settings, output: Output) -> tuple[list[Stage], list[Stage]]:
+def _target_stages(settings: Settings, output: Output, cache: PixelCache | None) -> tuple[list[Stage], list[Stage]]:
     """What finds the targets of items, which may be damaged, and what maps those of a batch; none where it has none."""
     if settings.targets is None:
         return [], []
     from augpipe.pipeline.targets_stage import TargetStages
 
-    targets = TargetStages(settings, output.label_maps)
+    held = cache.label_maps if cache is not None and cache.is_on_host else None
+    targets = TargetStages(settings, output.label_maps, held)
     finds = [Stage(work=targets.look_up, counts_as="targets")]
     if targets.has_label_maps:
         reads = Stage(work=targets.read_label_maps, counts_as="targets", items=_sound, is_in_pieces=True)

@@ -100,8 +100,7 @@ class DeviceOutput:
                 self._writer.wait()
                 keep.append(self._writer.memory)
                 reserved = self._reserved(batch)
-                new_ids = [room.sample_id for _, room in reserved]
-                keep += self._writer.write(reserved, stream, self.label_maps.reserved(batch, new_ids))
+                keep += self._writer.write(reserved, stream, self.label_maps.reserved(batch))
             tables, sizes, more = batch.tables, batch.sizes, (batch.mix_jobs, target.label_maps)
             found = self._renderer.render(target.table, tables, sizes, keep, ids, *more)
             images, masks = found[: len(sizes)], found[len(sizes) :]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from augpipe.cache.label_maps import HeldLabelMaps
 from augpipe.errors import SampleError, SourceChangedError
 from augpipe.native.buffers import BufferPool
 from augpipe.pipeline.checked_objects import problems_of
@@ -32,15 +33,17 @@ class TargetStages:
         settings: the loader's.
         look_up: looks up label maps with the images where it can: those of classes, by nearest, of recipes that do not
             mix images. None: all label maps are mapped here.
+        held: label maps of a cache on the host, which it fills.
     """
 
-    def __init__(self, settings: Settings, look_up: LabelMapLookUp | None) -> None:
+    def __init__(self, settings: Settings, look_up: LabelMapLookUp | None, held: HeldLabelMaps | None) -> None:
         assert settings.targets is not None and has_targets(settings.source)
         self._source: TargetSource = settings.source
         self._options = settings.targets
         self.has_label_maps = bool(self._source.has_label_maps)
         is_nearest = settings.targets.mask_interpolation == "nearest" and not settings.recipe.mixing
         self._look_up = look_up if is_nearest else None
+        self._held = held
         self._kind: Kind | None = None
         self._first_name = ""  # of the sample whose label map was read first, and decided the kind of all
         self._lock = threading.Lock()
@@ -105,20 +108,7 @@ class TargetStages:
         if self._look_up is not None and self._look_up.has(batch, item):
             self._note_kind(CLASSES, name)
             return
-        try:
-            labels = _array_of(self._source.label_map(item.sample_id))
-        except (ConnectionError, SourceChangedError):  # they say nothing of the label map: nothing to skip
-            raise
-        except (ValueError, OSError) as problem:
-            reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
-            raise SampleError(name, f"its label map: {reason or type(problem).__name__}") from problem
-        height, width = item.opened.size
-        if labels.ndim not in (2, 3) or labels.dtype.kind not in "biuf" or labels.shape[:2] != (height, width):
-            raise SampleError(
-                name,
-                f"its label map has shape {labels.shape} and type {labels.dtype}, and the photograph is "
-                f"{height}x{width} (height x width)",
-            )
+        labels = self._labels_of(item, name)
         by = self._options.mask_interpolation
         held = _held_as(labels, keeps_type=by == "linear")
         self._note_kind(held, name)
@@ -132,6 +122,29 @@ class TargetStages:
                 fills, room = self._options.mask_border == "fill", rooms[view]
                 mapped_mask(labels, row, by=by, fill=fill, fills=fills, table=table, into=room[item.position])
             tell_of_fill(labels, row, self._options)
+
+    def _labels_of(self, item: Item, name: str) -> LabelMap:
+        """An item's label map out of the cache, or else read, and kept there."""
+        height, width = item.opened.size
+        held = self._held.array(item.sample_id) if self._held is not None else None
+        if held is not None and held.shape[:2] == (height, width):
+            return held
+        try:
+            labels = _array_of(self._source.label_map(item.sample_id))
+        except (ConnectionError, SourceChangedError):  # they say nothing of the label map: nothing to skip
+            raise
+        except (ValueError, OSError) as problem:
+            reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+            raise SampleError(name, f"its label map: {reason or type(problem).__name__}") from problem
+        if labels.ndim not in (2, 3) or labels.dtype.kind not in "biuf" or labels.shape[:2] != (height, width):
+            raise SampleError(
+                name,
+                f"its label map has shape {labels.shape} and type {labels.dtype}, and the photograph is "
+                f"{height}x{width} (height x width)",
+            )
+        if self._held is not None:
+            self._held.keep(item.sample_id, labels)
+        return labels
 
     def _note_kind(self, kind: Kind, name: str) -> None:
         with self._lock:

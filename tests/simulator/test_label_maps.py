@@ -159,11 +159,17 @@ def test_a_cached_epoch_reads_no_label_map(dtype: str) -> None:
     assert (numbers(cached).num_held, numbers(cached).held_bytes) == (NUM, held)
 
 
-@pytest.mark.parametrize("cache", ["off", "host"])
-def test_without_one_on_the_device_each_epoch_does(cache: Any) -> None:
-    source = labels_of()
-    read = loader(source, Recipe(ops=(CROP,)), cache=cache)
-    assert len([*read, *read]) == 4 and source.num_read == dict.fromkeys(range(NUM), 2)
+@pytest.mark.parametrize(("cache", "num"), [("off", 2), ("host", 1)])
+def test_without_one_on_the_device_the_host_holds_them(cache: Any, num: int) -> None:
+    source, options = labels_of(), {"shuffle": False}
+    read, expected = (
+        loader(source, Recipe(ops=(CROP,)), cache=cache, **options),
+        loader(labels_of(), Recipe(ops=(CROP,)), "cpu", **options),
+    )
+    for _ in range(2):
+        for batch, wanted in zip(read, expected, strict=True):
+            assert batch.targets.equal(wanted.targets)
+    assert source.num_read == dict.fromkeys(range(NUM), num)
 
 
 def test_the_limit_counts_label_maps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +183,10 @@ def test_the_limit_counts_label_maps(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(3):
         for batch, wanted in zip(cached, expected, strict=True):
             assert batch.targets.equal(wanted.targets)
-        assert numbers(cached).held_bytes <= images + first
+        held = numbers(cached)
+        assert held.held_bytes <= images + first
+        assert (held.num_held, held.num_did_not_fit) == (NUM, 0)
+        assert 0 < held.num_label_maps == NUM - held.num_label_maps_did_not_fit < NUM
     assert sorted(source.num_read.values())[:2] == [1, 1] and sum(source.num_read.values()) > NUM
 
 

@@ -216,6 +216,15 @@ SHOWN = [
         "1 picture in 1023 B of 12.1 GiB, 20,000 pictures more (3.00 TiB) did not fit; "
         "1 of 1 sample (100.0 %) were there",
     ),
+    (
+        {"num_held": 2, "num_label_maps": 1, "held_bytes": 1023, "budget_bytes": 1023},
+        "2 pictures and 1 label map in 1023 B of 1023 B, all that came",
+    ),
+    (
+        {"num_held": 2, "held_bytes": 9, "num_label_maps_did_not_fit": 2, "did_not_fit_bytes": 8},
+        "2 pictures in 9 B of 0 B, 2 label maps more (8 B) did not fit",
+    ),
+    ({"num_label_maps": 2}, "2 label maps in 0 B of 0 B, all that came"),
 ]
 
 

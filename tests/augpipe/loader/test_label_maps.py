@@ -11,12 +11,16 @@ import pytest
 
 from augpipe import Augment, Recipe, SampleError, TargetOptions, ops
 from augpipe.planning.targets import fill_notice
+from tests.augpipe.loader.loader_sources import jpegs
 from tests.augpipe.loader.target_sources import (
+    CROPPED,
     TARGET_RECIPES,
+    LabelMapSource,
     ObjectSource,
     label_map_source,
     loader_of,
     object_source,
+    size_of,
 )
 
 torch = pytest.importorskip("torch")
@@ -105,7 +109,9 @@ def test_label_maps_of_two_kinds_are_an_error_in_batches_of_any_size(batch_size:
     """Also where each batch has one kind only: the type of its targets would change from batch to batch."""
     source = label_map_source(4)
     source.maps[2:] = [np.stack([one] * 3, axis=2) for one in source.maps[2:]]
-    with pytest.raises(ValueError, match=r"photo [01]\.jpg is int64 of shape \(H, W\), and that of photo [23]\.jpg uint8"):
+    with pytest.raises(
+        ValueError, match=r"photo [01]\.jpg is int64 of shape \(H, W\), and that of photo [23]\.jpg uint8"
+    ):
         [*loader_of(source, batch_size=batch_size, num_threads=1, shuffle=False)]
 
 
@@ -115,6 +121,75 @@ def test_whole_numbers_of_different_types_are_one_kind(batch_size: int) -> None:
     source.maps[1:] = [one.astype(own) for one, own in zip(source.maps[1:], ("u2", "i4", "i8"), strict=True)]
     batches = zip(loader_of(source, batch_size=batch_size), loader_of(expected, batch_size=batch_size), strict=True)
     assert all(found.targets.equal(wanted.targets) for found, wanted in batches)
+
+
+class CountingSource(LabelMapSource):
+    """Counts how often a label map is read."""
+
+    num_read = 0
+
+    def label_map(self, sample_id: int) -> Any:
+        self.num_read += 1
+        return super().label_map(sample_id)
+
+
+@pytest.mark.parametrize(
+    ("own", "planes", "by"),
+    [
+        ("u1", (), "nearest"),
+        (">u2", (), "nearest"),
+        ("?", (), "nearest"),
+        ("u1", (3,), "nearest"),
+        ("f4", (1,), "nearest"),
+        ("f8", (), "linear"),
+        ("i4", (), "majority"),
+    ],
+)
+def test_a_cache_on_the_host_holds_label_maps(own: str, planes: tuple[int, ...], by: Any) -> None:
+    source, options = label_map_source(NUM), {"targets": TargetOptions(mask_interpolation=by), "num_threads": 2}
+    maps = [np.broadcast_to(one.reshape(*one.shape, *(1 for _ in planes)), one.shape + planes) for one in source.maps]
+    counting = CountingSource(source.contents, source.objects, [one.astype(own) for one in maps])
+    read = loader_of(counting, CROPPED, **options)
+    cached = loader_of(counting, CROPPED, cache="host", cache_bytes=2**24, **options)
+    for epoch in range(3):
+        wanted = [batch.targets.clone() for batch in read]
+        counting.num_read = 0
+        assert [batch.targets.equal(each) for batch, each in zip(cached, wanted, strict=True)] == [True] * len(wanted)
+        assert counting.num_read == (0 if epoch else NUM)
+    held = cached.cache_statistics
+    assert held is not None and (held.num_label_maps, held.num_label_maps_did_not_fit) == (NUM, 0)
+    assert held.held_bytes == sum(-(-one.shape[0] * one.shape[1] * 4 // 16) * 16 for one in maps) + sum(
+        -(-one.size * np.dtype(own).itemsize // 16) * 16 for one in maps
+    )
+
+
+def test_label_maps_that_do_not_fit_are_counted_once() -> None:
+    source = label_map_source(NUM)
+    counting = CountingSource(source.contents, source.objects, source.maps)
+    map_bytes = [-(-one.size // 16) * 16 for one in source.maps]
+    images_bytes = sum(-(-one.size * 4 // 16) * 16 for one in source.maps)
+    cached = loader_of(counting, cache="host", cache_bytes=images_bytes + max(map_bytes), batch_size=NUM)
+    read = loader_of(source, batch_size=NUM)
+    for _ in range(3):
+        assert next(iter(cached)).targets.equal(next(iter(read)).targets)
+        held = cached.cache_statistics
+        assert held is not None and held.num_did_not_fit == 0 and 0 < held.num_label_maps < NUM
+        assert held.num_label_maps_did_not_fit == NUM - held.num_label_maps
+        assert held.held_bytes + held.did_not_fit_bytes == images_bytes + sum(map_bytes)
+    assert counting.num_read == 3 * NUM - 2 * held.num_label_maps
+
+
+def test_a_label_map_that_is_held_of_a_sample_that_changed_its_size_is_read_again() -> None:
+    """Its image found no room, so that nothing else knows of the size that it had."""
+    (image,), (labels,) = (of[:1] for of in (label_map_source(1).contents, label_map_source(1).maps))
+    source = CountingSource([image], [], [labels])
+    cached = loader_of(source, Recipe(ops=(ops.CenterCrop(size=8),)), cache="host", cache_bytes=labels.size + 16)
+    assert len([*cached]) == len([*cached]) == source.num_read == 1
+    (source.contents[0],) = jpegs(1, first=3)
+    source.maps[0] = np.full(size_of(source.contents[0]), 9, np.uint8)
+    assert source.maps[0].shape != labels.shape
+    (batch,) = cached
+    assert source.num_read == 2 and bool((batch.targets == 9).all())
 
 
 def test_label_maps_are_filled_or_mirrored_where_the_image_ends() -> None:
