@@ -190,10 +190,9 @@ class Findings:
         """Leave out what draws a size for each image, where nothing behind it makes them one."""
         while (unlike := left_unlike([op for op in self.ops if op.is_crop])) is not None:
             self.ops[:] = [op for op in self.ops if op is not unlike]
-            for place, row in enumerate(self.rows):
-                if any(op is unlike for op in row.ops):
-                    told = "leaves each image at its own size; put RandomCrop, or another crop or Resize, behind it"
-                    self.rows[place] = Row(name=row.name, verdict="left out", note=told)
+            for place in self._rows_of(unlike):
+                told = "leaves each image at its own size; put RandomCrop, or another crop or Resize, behind it"
+                self.rows[place] = Row(name=self.rows[place].name, verdict="left out", note=told)
 
     def _note_order(self, beyond: Beyond, interpolation: str) -> None:
         """Say of groups of both colours and geometry, whose colours act behind all geometry of their pass, where that
@@ -206,10 +205,8 @@ class Findings:
         for step, look_up in late_steps(passes, beyond, interpolation):
             self._act_late(step, look_up)
         for one in (one for own in passes for one in padded_behind_resizes(own)):
-            for place, row in enumerate(self.rows):
-                if any(own is one for own in row.ops):
-                    self._differs(place, BEFORE_RESIZES)
-                    self.note(f"{row.name}: {BEFORE_RESIZES}")
+            for place in self._rows_of(one):
+                self.differs(place, BEFORE_RESIZES)
         for names in (looked_at_once(self.rows, own) for own in passes):
             if len(names) > 1:
                 told = f"one look-up here, less blurred than by {self.source}, which interpolates each time."
@@ -219,14 +216,19 @@ class Findings:
         before = f"the {look_up.op}" if look_up.is_crop else look_up.op
         told = in_their_words(f"stands before {before}, and acts after it here.", self.rows)
         self.note(f"{in_their_words(op.op, self.rows)}: {told}")
-        for place, row in enumerate(self.rows):
-            if any(own is op for own in row.ops):
-                self._differs(place, told)
+        for place in self._rows_of(op):
+            self.differs(place, told, is_noted=True)
 
-    def _differs(self, place: int, told: str) -> None:
-        """One more difference of a row."""
+    def _rows_of(self, op: Op) -> list[int]:
+        """The places of the rows that have an op of their own."""
+        return [place for place, row in enumerate(self.rows) if any(own is op for own in row.ops)]
+
+    def differs(self, place: int, told: str, *, is_noted: bool = False) -> None:
+        """One more difference of a row, which is among the notes where it is not yet."""
         row = self.rows[place]
         self.rows[place] = replace(row, verdict="near", note=f"{row.note} {told}".strip())
+        if not is_noted:
+            self.note(f"{row.name}: {told}")
 
     def _judge(self) -> None:
         """Have the figures say which rows are exact; what differs in those is less than is worth a note."""
@@ -259,8 +261,7 @@ class Findings:
                     told = "shrinking averages." if chosen.antialias else "shrinking does not average."
                 is_other = row.look.interpolation != chosen.interpolation
                 if told and not (is_other and self._looks_alone(place, beyond, chosen)):
-                    self._differs(place, told)
-                    self.note(f"{row.name}: {told}")
+                    self.differs(place, told)
         return chosen
 
     def _share_look(self) -> None:
@@ -269,8 +270,7 @@ class Findings:
         for place, row in enumerate(self.rows):
             if any(map(has_own_look, row.ops)):
                 self.rows[place] = replace(row, ops=tuple(made[id(op)] for op in row.ops))
-                self._differs(place, FIRST)
-                self.note(f"{row.name}: {FIRST}")
+                self.differs(place, FIRST)
         self.ops[:] = [made[id(op)] for op in self.ops]
 
     def _part_bends(self, beyond: Beyond, chosen: Look) -> None:
@@ -301,9 +301,9 @@ class Findings:
     def _replace(self, old: Op, new: Op) -> None:
         """Have an op be another one, in rows, too."""
         self.ops[:] = [new if op is old else op for op in self.ops]
-        for place, row in enumerate(self.rows):
-            if any(op is old for op in row.ops):
-                self.rows[place] = replace(row, ops=tuple(new if op is old else op for op in row.ops))
+        for place in self._rows_of(old):
+            row = self.rows[place]
+            self.rows[place] = replace(row, ops=tuple(new if op is old else op for op in row.ops))
 
     def _looks_alone(self, place: int, beyond: Beyond, chosen: Look) -> bool:
         """Have a map that looks otherwise than the recipe do so in a pass of its own, where there is one left."""
@@ -356,7 +356,7 @@ class Findings:
             )
             for place, row in enumerate(self.rows):
                 if row.beyond and seen_beyond(*row.beyond) != borders[0]:
-                    self._differs(place, f"beyond the image it shows {borders[0][0]}.")
+                    self.differs(place, f"beyond the image it shows {borders[0][0]}.", is_noted=True)
         fields = {"border": border, "fill": fill, "channels": self.channels, "ops": tuple(self.ops)}
         return {**fields, "interpolation": look.interpolation, "antialias": look.antialias}
 

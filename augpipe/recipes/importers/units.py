@@ -83,8 +83,7 @@ def _note_moved(found: "Findings", later: list[Op]) -> None:
     for place, row in enumerate(found.rows):
         jitters = [inner for op in row.ops for inner in op.flat if isinstance(inner, ops.ColorJitter)]
         if any(jitter.of_normalized for jitter in jitters) and not row.holds:
-            found.rows[place] = replace(row, verdict="near", note=f"{row.note} {CUT_OFF}".strip())
-            found.note(f"{row.name}: {CUT_OFF}")
+            found.differs(place, CUT_OFF)
 
 
 def _shows(op: Op) -> bool:
