@@ -19,15 +19,11 @@ def shows_means(op: Op) -> bool:
 
 
 def in_levels(op: Op, normalize: ops.Normalize) -> Op:
-    """An op that fills in numbers that are normalised, in terms of levels.
+    """An op that is not a group, and fills in numbers that are normalised, in terms of levels.
 
     Raises:
         ValueError: they are those of no level.
     """
-    if isinstance(op, ops.OneOf | ops.SomeOf | ops.AllOf):
-        held = tuple(in_levels(inner, normalize) for inner in op.ops)
-        is_same = all(new is old for new, old in zip(held, op.ops, strict=True))
-        return op if is_same else changed(op, ops=held)  # rows find their ops by identity
     if isinstance(op, ops.OneCrop):
         chains = tuple(tuple(in_levels(inner, normalize) for inner in chain) for chain in op.chains)
         return op if op.beyond is None else changed(op, chains=chains)

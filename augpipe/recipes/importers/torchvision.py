@@ -6,6 +6,7 @@ from typing import Any
 
 from augpipe import ops, policies
 from augpipe.ops import Op
+from augpipe.ops.groups import each_within
 from augpipe.policies.automatic import one_of as merged_one_of
 from augpipe.recipes.importers.chosen import Members, all_of, in_groups, one_of
 from augpipe.recipes.importers.findings import Findings, Maker
@@ -163,17 +164,14 @@ def _choice(found: Findings, one: Any, members: Members) -> Op:
     return merged_one_of(zip(in_groups(members), shares, strict=True))
 
 
-def moved_by_whole_pixels(op: Op) -> Op:
-    """A policy's choices with translations cut to whole pixels, as torchvision's."""
-    if isinstance(op, ops.OneOf | ops.AllOf):
-        return changed(op, ops=tuple(map(moved_by_whole_pixels, op.ops)))
+def _moved_by_whole_pixels(op: Op) -> Op:
     return changed(op, whole_px="towards_zero") if isinstance(op, ops.Translate) else op
 
 
 def _policy(make: Callable[[Any], tuple[Op, ...]]) -> Maker:
     def add(found: Findings, one: Any) -> None:
         look = look_of(found, one)
-        made = tuple(map(moved_by_whole_pixels, make(one)))
+        made = tuple(map(each_within(_moved_by_whole_pixels), make(one)))
         if not found.is_held:
             made = finished_in_turn(made, look.interpolation)
         found.add(_name(one), *made, note=note_of(made), look=look, beyond=beyond_of(one))

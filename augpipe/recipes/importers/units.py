@@ -1,11 +1,13 @@
 """The units that transforms count in: fills behind a Normalize in levels, and what units are left out with."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.commuting import acts_in_look_up
+from augpipe.ops.groups import each_within
 from augpipe.recipes.importers.normalized import WHOLE_PIXELS, NoLevel, in_levels, level, shows_means
 from augpipe.recipes.importers.reasons import in_their_words
 
@@ -28,9 +30,9 @@ UNITLESS = (
 def fill_in_levels(found: "Findings", num_ops: int, num_rows: int) -> None:
     """Take the fills of a transform as parts of 255; these are the numbers of what was found before it."""
     try:
-        made = {id(op): in_levels(op, UNIT) for op in found.ops[num_ops:]}
+        made = each_within(lambda op: in_levels(op, UNIT))
         found.rows[num_rows:] = [_row_in_levels(row, made, UNIT) for row in found.rows[num_rows:]]
-        found.ops[num_ops:] = [made[id(op)] for op in found.ops[num_ops:]]
+        found.ops[num_ops:] = map(made, found.ops[num_ops:])
     except NoLevel as error:
         name = found.rows[-1].name
         del found.ops[num_ops:], found.rows[num_rows:]
@@ -59,17 +61,16 @@ def normalize_last(found: "Findings") -> None:
                 [row.name for row in found.rows[rows:] if not (row.holds or all(map(_shows, row.ops)))],
             )
         return
-    made: dict[int, Op] = {}
+    made = each_within(lambda op: in_levels(op, last))
     for nth in range(rows, len(found.rows)):
         row = found.rows[nth]
         try:
-            made |= {id(op): in_levels(op, last) for op in row.ops}
             found.rows[nth] = _row_in_levels(row, made, last)
         except ValueError as error:
             told = "holds what cannot be imported" if row.holds else str(error)
             found.rows[nth] = type(row)(name=row.name, verdict="left out", note=told)
             later = [op for op in later if not any(op is own for own in row.ops)]
-    found.ops[place:] = [*(made.get(id(op), op) for op in later), last]
+    found.ops[place:] = [*map(made, later), last]
     _note_moved(found, later)
 
 
@@ -139,8 +140,8 @@ def _counts(row: "Row") -> bool:
     return not all(acts_in_look_up(op) or isinstance(op, UNITLESS) for op in flat)
 
 
-def _row_in_levels(row: "Row", made: dict[int, Op], normalize: ops.Normalize) -> "Row":
-    """A row with fills in levels: it finds its op by identity, but for those within a group.
+def _row_in_levels(row: "Row", made: Callable[[Op], Op], normalize: ops.Normalize) -> "Row":
+    """A row with fills in levels.
 
     Raises:
         ValueError: of no level.
@@ -148,5 +149,4 @@ def _row_in_levels(row: "Row", made: dict[int, Op], normalize: ops.Normalize) ->
     beyond = row.beyond
     if beyond and beyond[0] == "constant":
         beyond = "constant", level(beyond[1], normalize)
-    own = tuple(made[id(op)] if id(op) in made else in_levels(op, normalize) for op in row.ops)
-    return replace(row, ops=own, beyond=beyond)
+    return replace(row, ops=tuple(map(made, row.ops)), beyond=beyond)
