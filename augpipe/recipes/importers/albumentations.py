@@ -13,8 +13,9 @@ from augpipe.recipes.importers.albumentations_geometry import GEOMETRY
 from augpipe.recipes.importers.albumentations_pixels import PIXELS
 from augpipe.recipes.importers.albumentations_values import BORDERS, INTERPOLATIONS, name_of
 from augpipe.recipes.importers.chosen import all_of, one_of, some_of
-from augpipe.recipes.importers.findings import Findings, Maker, channels, same
+from augpipe.recipes.importers.findings import Findings, Maker
 from augpipe.recipes.importers.functions import NOT_HELD, NOTE, WithSides, custom, with_functions
+from augpipe.recipes.importers.makers import channels, same
 from augpipe.recipes.importers.sides import swap_sides
 from augpipe.recipes.importers.units import FUNCTION, UNIT
 

@@ -15,7 +15,8 @@ from typing import Any
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.op import Beyond
-from augpipe.recipes.importers.findings import SQUARE_PX, Findings, Look, levels
+from augpipe.recipes.importers.findings import Findings, Look
+from augpipe.recipes.importers.makers import OF_NUMPY, SQUARE_PX, levels
 
 Limits = tuple[float, float]
 PARTS = ("scale", "translate_percent", "translate_px", "rotate", "shear")
@@ -27,11 +28,7 @@ OF_VERSION_1 = {
 }
 """What version 1 takes where no part is given."""
 UNSCALED: Limits = (1.0, 1.0)
-BORDERS_OF_IMGAUG = {
-    **{name: name for name in ("constant", "edge", "wrap")},
-    "symmetric": "reflect",
-    "reflect": "reflect_101",
-}
+BORDERS_OF_IMGAUG = {name: name for name in ("constant", "edge", "wrap")} | OF_NUMPY
 MOVED_STD, ALIKE_CELLS = sqrt(0.5), 0.4
 """See `piecewise_affine`."""
 ELASTIC_STD = 0.163

@@ -23,7 +23,8 @@ from augpipe.recipes.importers.albumentations_values import (
     twice,
 )
 from augpipe.recipes.importers.chosen import at_times
-from augpipe.recipes.importers.findings import FIELD, Findings, Maker, floored_centre, refused, same
+from augpipe.recipes.importers.findings import Findings, Maker
+from augpipe.recipes.importers.makers import FIELD, floored_centre, refused, same
 from augpipe.recipes.importers.sides import KEEPS_SHAPE
 
 LARGEST_NORMAL = 4.55

@@ -6,7 +6,8 @@ from typing import Any
 
 from augpipe import ops
 from augpipe.recipes.importers.albumentations_values import from_zero, limits_of, name_of, twice
-from augpipe.recipes.importers.findings import Findings, Maker, levels, refused, same
+from augpipe.recipes.importers.findings import Findings, Maker
+from augpipe.recipes.importers.makers import jitter, levels, refused, same, shifted
 
 OPENCV_SIGMAS = {3: 0.8493, 5: 1.08, 7: 1.42}
 """The sigmas that are nearest to the kernels that OpenCV has of these sizes for a sigma of 0."""
@@ -24,8 +25,7 @@ def _jitter(found: Findings, one: Mapping[str, Any]) -> None:
             raise ValueError(f"hue={hue} leaves -0.5..0.5, which version 2 refuses; read version 1 by version='1'")
         if isinstance(one["hue"], list | tuple):
             raise ValueError(f"hue={hue} leaves -0.5..0.5, which version 1 refuses of a range; choose one within it")
-    fields |= {"hue": hue, "about": "mean", "space": "hsv", "p": one["p"]}
-    found.add("ColorJitter", ops.ColorJitter.model_validate(fields))
+    found.add("ColorJitter", jitter(fields | {"hue": hue}, one["p"]))
 
 
 def _hue_saturation_value(found: Findings, one: Mapping[str, Any]) -> None:
@@ -213,13 +213,10 @@ def _pixel_dropout(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _rgb_shift(found: Findings, one: Mapping[str, Any]) -> None:
-    limits = {limits_of(one, f"{channel}_shift_limit") for channel in "rgb"}
-    low, high = limits.pop()
-    if limits or low != -high:
-        raise ValueError("limits that differ between channels, or are not the same both ways, are not mapped")
+    ranges = [limits_of(one, f"{channel}_shift_limit") for channel in "rgb"]
     is_part = any(isinstance(limit, float) and 0.0 < abs(limit) < 1.0 for limit in twice(one["r_shift_limit"]))
-    levels_of_one = 255.0 if is_part else 1.0  # parts of the full level, in newer versions
-    found.add("RGBShift", ops.ColorCast(max_shift=high * levels_of_one, step=None, channel_p=1.0, p=one["p"]))
+    # parts of the full level, in newer versions
+    found.add("RGBShift", shifted(ranges, 255.0 if is_part else 1.0, one["p"]))
 
 
 def _odd(size: int) -> int:

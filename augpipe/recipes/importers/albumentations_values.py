@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from augpipe.ops.op import Beyond
-from augpipe.recipes.importers.findings import Look, levels
+from augpipe.recipes.importers.findings import Look
+from augpipe.recipes.importers.makers import levels
 
 BORDERS = {0: "constant", 1: "edge", 2: "reflect", 3: "wrap", 4: "reflect_101"}
 """OpenCV's border modes."""

@@ -1,12 +1,9 @@
 """What an importer finds on its way: ops, what differs, and what cannot be mapped."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-import numpy as np
-
-from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.crops import seen_beyond
 from augpipe.ops.op import Beyond, keyed
@@ -34,19 +31,8 @@ from augpipe.recipes.importers.reasons import in_their_words, reason, unknown
 from augpipe.recipes.importers.sides import sides_of
 from augpipe.recipes.importers.units import leave_out_behind, normalize_last
 
-PILLOW_FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
-FIELD = "the field is made of B-splines, with the variance and nearly the correlation of filtered noise."
-"""What differs in an elastic transform."""
-UNEVEN = "corners that no perspective gives, or nearly so, move less."
-"""What differs in a perspective of a distortion above 0.6."""
-UNCLIPPED = "numbers are kept within 0..1, and there they may leave it."
-"""What differs in noise."""
 BEFORE_RESIZES = "its border is made of pixels before they are resized, and there of those behind."
 """What differs in a padding that repeats or mirrors single pixels."""
-MOST_RECTANGLES = 8
-"""That an image is erased in."""
-SQUARE_PX = 224
-"""The side of a frame, in pixels, where it depends on the image."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -365,88 +351,5 @@ def _bends(op: Op) -> bool:
     return any(inner.is_lens or inner.is_projective for inner in op.flat)
 
 
-def erase(p: float, scale: Any, ratio: Any, fill: Any, normalised: Op | None) -> ops.Erase:
-    """An Erase, in terms of what normalisation makes of it."""
-    erased = ops.Erase(p=p, scale=tuple(scale), ratio=tuple(ratio), fill=fill)
-    if isinstance(normalised, ops.Normalize):
-        return erased.model_copy(update={"mean": normalised.mean, "std": normalised.std})
-    # before a Normalize noise is 0 +- 1 in numbers of 0..1
-    return erased.model_copy(update={"mean": (0.0,) * 3, "std": (1.0,) * 3}) if fill == "noise" else erased
-
-
-def erase_several(p: float, scale: Any, ratio: Any, fill: Any, normalised: Op | None, num: tuple[int, int]) -> Op:
-    """As `erase`, of a drawn number of rectangles, which share the area: timm's."""
-    if num == (1, 1):
-        return erase(p, scale, ratio, fill, normalised)
-    if not 1 <= num[0] <= num[1] <= MOST_RECTANGLES:
-        raise ValueError(f"{num[0]} to {num[1]} rectangles are not mapped; 1 to {MOST_RECTANGLES} are")
-    choices: list[Op] = []
-    for count in range(num[0], num[1] + 1):
-        parts = tuple(share / count for share in scale)
-        each = tuple(erase(1.0, parts, ratio, fill, normalised) for _ in range(count))
-        choices.append(each[0] if count == 1 else ops.AllOf.model_validate({"ops": each}))
-    return ops.OneOf.model_validate({"ops": choices, "p": p})
-
-
-def floored_centre(size: Any) -> Op:
-    """The centre where half a pixel is cut off: `CenterCrop` rounds it, as torchvision does."""
-    return ops.RandomCrop(size=tuple(size), p=0.0)
-
-
-def levels(value: Any) -> tuple[float, float, float]:
-    """R, G, B of a fill that is given as a number, a sequence or None.
-
-    Raises:
-        ValueError: there is one for each type of torchvision's.
-    """
-    if isinstance(value, Mapping):
-        raise ValueError("a fill for each type is not mapped; give one number, or one a channel")
-    value = 0.0 if value is None else value
-    if isinstance(value, Sequence):
-        red, green, blue = value if len(value) == 3 else (value[0],) * 3
-        return float(red), float(green), float(blue)
-    return (float(value),) * 3
-
-
-def channels(value: Any, white: float = 1.0) -> Any:
-    """A mean or std for `ops.Normalize`: the numbers of a sequence, an array or a tensor; what holds none as it is.
-
-    Args:
-        value: them, where white is that number.
-        white: 1, or 255 of levels.
-    """
-    try:
-        return tuple((np.asarray(value, np.float64).reshape(-1) / white).tolist())
-    except (TypeError, ValueError):
-        return value
-
-
 Maker = Callable[[Findings, Any], None]
 """What makes ops of a transform, and adds them with what differs."""
-
-
-def refused(told: str) -> Maker:
-    """Refuse a transform that is known, and say why."""
-
-    def add(found: Findings, one: Any) -> None:
-        raise ValueError(told)
-
-    return add
-
-
-def same(kind: type[Op], *, note: str = "", **fields: Any) -> Maker:
-    """A row of a library's table: one op, as often as the transform.
-
-    Args:
-        kind: the op.
-        note: what differs.
-        fields: those of the op, each a value or made of the transform; `p` is the transform's own unless it is one.
-    """
-
-    def add(found: Findings, one: Any) -> None:
-        made = {name: value(one) if callable(value) else value for name, value in fields.items()}
-        if "p" in kind.model_fields and "p" not in made:
-            made["p"] = found.read(one, "p")
-        found.add(found.name_of(one), kind.model_validate(made), note=note)
-
-    return add

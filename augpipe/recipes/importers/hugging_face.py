@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from augpipe import ops
-from augpipe.recipes.importers.findings import PILLOW_FILTERS, Findings, Look, channels, floored_centre
+from augpipe.recipes.importers.findings import Findings, Look
+from augpipe.recipes.importers.makers import PILLOW_FILTERS, channels, floored_centre
 from augpipe.recipes.importers.units import UNIT
 
 SQUARE_BY_TYPE = {

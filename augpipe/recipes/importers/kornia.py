@@ -8,9 +8,20 @@ import numpy as np
 
 from augpipe import ops
 from augpipe.policies.automatic import one_of
-from augpipe.recipes.importers.findings import UNCLIPPED, Findings, Maker, channels, erase, levels, same
+from augpipe.recipes.importers.findings import Findings, Maker
 from augpipe.recipes.importers.kornia_geometry import GEOMETRY
 from augpipe.recipes.importers.kornia_values import name_of, range_of, read
+from augpipe.recipes.importers.makers import (
+    UNCLIPPED,
+    channels,
+    erase,
+    jitter,
+    levels,
+    noise_of_parts,
+    round_kernel,
+    same,
+    shifted,
+)
 from augpipe.recipes.importers.units import UNIT
 
 HOLDERS = ("AugmentationSequential", "ImageSequential", "Sequential", "VideoSequential")
@@ -60,9 +71,7 @@ def _jittered(one: Any) -> dict[str, tuple[float, float]]:
 
 
 def _jitter(found: Findings, one: Any) -> None:
-    fields: dict[str, Any] = _jittered(one)
-    made = ops.ColorJitter.model_validate({**fields, "about": "mean", "space": "hsv", "p": read(one, "p")})
-    found.add("ColorJitter", made)
+    found.add("ColorJitter", jitter(_jittered(one), read(one, "p")))
 
 
 def _jiggle(found: Findings, one: Any) -> None:
@@ -81,11 +90,10 @@ def _jiggle(found: Findings, one: Any) -> None:
 
 def _gaussian_blur(found: Findings, one: Any) -> None:
     given, name = one.flags["kernel_size"], _border_type(one)
-    sizes = (given,) if isinstance(given, int) else tuple(given)
-    notes = [] if len(set(sizes)) == 1 else [f"kernel_size={list(sizes)} becomes {max(sizes)} both ways."]
-    notes += [] if name == "reflect" else [f"border_type={name} becomes reflect."]
-    made = ops.GaussianBlur(sigma_px=range_of(one, "sigma"), kernel_px=max(sizes), p=read(one, "p"))
-    found.add("RandomGaussianBlur", made, note=" ".join(notes))
+    side, note = round_kernel((given,) if isinstance(given, int) else tuple(given))
+    notes = [note, "" if name == "reflect" else f"border_type={name} becomes reflect."]
+    made = ops.GaussianBlur(sigma_px=range_of(one, "sigma"), kernel_px=side, p=read(one, "p"))
+    found.add("RandomGaussianBlur", made, note=" ".join(filter(None, notes)))
 
 
 def _erasing(found: Findings, one: Any) -> None:
@@ -100,9 +108,7 @@ def _erasing(found: Findings, one: Any) -> None:
 
 def _noise(found: Findings, one: Any) -> None:
     given = one._param_generator
-    if given.mean:
-        raise ValueError(f"mean={given.mean} is not mapped; 0 is")
-    found.add("RandomGaussianNoise", ops.Noise(std=(255.0 * given.std,) * 2, p=read(one, "p")), note=UNCLIPPED)
+    found.add("RandomGaussianNoise", noise_of_parts(given.mean, given.std, read(one, "p")), note=UNCLIPPED)
 
 
 def _gamma(found: Findings, one: Any) -> None:
@@ -140,12 +146,8 @@ def _square(one: Any) -> int:
 
 
 def _rgb_shift(found: Findings, one: Any) -> None:
-    limits = {range_of(one, f"{channel}_shift") for channel in "rgb"}
-    low, high = limits.pop()
-    if limits or low != -high:
-        raise ValueError("limits that differ between channels, or are not the same both ways, are not mapped")
-    made = ops.ColorCast(max_shift=255.0 * high, step=None, channel_p=1.0, p=read(one, "p"))
-    found.add("RandomRGBShift", made)
+    ranges = [range_of(one, f"{channel}_shift") for channel in "rgb"]
+    found.add("RandomRGBShift", shifted(ranges, 255.0, read(one, "p")))
 
 
 def _compression(found: Findings, one: Any) -> None:

@@ -7,18 +7,9 @@ import numpy as np
 
 from augpipe import ops
 from augpipe.ops import Op
-from augpipe.recipes.importers.findings import (
-    FIELD,
-    SQUARE_PX,
-    UNEVEN,
-    Findings,
-    Look,
-    Maker,
-    floored_centre,
-    levels,
-    same,
-)
+from augpipe.recipes.importers.findings import Findings, Look, Maker
 from augpipe.recipes.importers.kornia_values import OF_GEOMETRY, border_name, name_of, range_of, read
+from augpipe.recipes.importers.makers import FIELD, SQUARE_PX, UNEVEN, floored_centre, levels, padded_crop, same
 
 BLACK = ("constant", (0.0, 0.0, 0.0))
 """What most of its geometry shows beyond the image."""
@@ -75,15 +66,10 @@ def _random_resized_crop(found: Findings, one: Any) -> None:
 
 def _random_crop(found: Findings, one: Any) -> None:
     _always(one)
-    padding = one.flags["padding"] or 0
+    size, padding, pad_if_needed = (one.flags[name] for name in ("size", "padding", "pad_if_needed"))
     border, fill = border_name(one.flags["padding_mode"]), levels(255.0 * one.flags["fill"])
-    made: dict[str, Any] = {"size": one.flags["size"], "pad_if_needed": one.flags["pad_if_needed"], "border": border}
-    padded: list[Op] = []
-    if isinstance(padding, int):
-        made["padding"] = padding
-    else:
-        padded.append(ops.Pad.model_validate({"px": tuple(padding), "border": border, "fill": fill}))
-    found.add("RandomCrop", *padded, ops.RandomCrop.model_validate(made | {"fill": fill}))
+    sides = tuple(padding) if isinstance(padding, list | tuple) else (padding or 0,)
+    found.add("RandomCrop", *padded_crop(size, sides, pad_if_needed, border, fill))
 
 
 def _center_crop(found: Findings, one: Any) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.policies.timm_policies import read_name
-from augpipe.recipes.importers.findings import Findings, Look, channels, erase_several, levels
+from augpipe.recipes.importers.findings import Findings, Look
 from augpipe.recipes.importers.looks import finished_in_turn, note_of
+from augpipe.recipes.importers.makers import channels, erase_several, jitter, levels
 from augpipe.validation.suggest import nearest
 
 DEFAULTS: dict[str, Any] = {
@@ -180,8 +181,7 @@ def _jitter(found: Findings, given: Mapping[str, Any]) -> None:
     parts = tuple(strength) if isinstance(strength, list | tuple) else (float(strength),) * 3
     fields = dict(zip(("brightness", "contrast", "saturation", "hue"), parts, strict=False))
     p = 1.0 if given["color_jitter_prob"] is None else given["color_jitter_prob"]
-    made = ops.ColorJitter.model_validate({**fields, "about": "mean", "space": "hsv", "p": p})
-    found.add("color_jitter", made)
+    found.add("color_jitter", jitter(fields, p))
 
 
 def _erase(found: Findings, given: Mapping[str, Any], normalised: ops.Normalize) -> None:

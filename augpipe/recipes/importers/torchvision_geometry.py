@@ -6,17 +6,8 @@ from typing import Any
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.op import Beyond
-from augpipe.recipes.importers.findings import (
-    FIELD,
-    PILLOW_FILTERS,
-    UNEVEN,
-    Findings,
-    Look,
-    Maker,
-    levels,
-    refused,
-    same,
-)
+from augpipe.recipes.importers.findings import Findings, Look, Maker
+from augpipe.recipes.importers.makers import FIELD, OF_NUMPY, PILLOW_FILTERS, UNEVEN, levels, padded_crop, refused, same
 
 SEVERAL = "makes several images of one; write CenterCrop, or count=5 in a view of the recipe"
 
@@ -98,19 +89,12 @@ def _crop(found: Findings, one: Any) -> None:
 
 def _padding(one: Any) -> dict[str, Any]:
     """The border and the fill of what pads."""
-    border = {"symmetric": "reflect", "reflect": "reflect_101"}.get(one.padding_mode, one.padding_mode)
-    return {"border": border, "fill": levels(one.fill)}
+    return {"border": OF_NUMPY.get(one.padding_mode, one.padding_mode), "fill": levels(one.fill)}
 
 
 def _random_crop(found: Findings, one: Any) -> None:
-    padding, fields = sides(one.padding or 0), _padding(one)
-    made: dict[str, Any] = {"size": pair(one.size), "pad_if_needed": one.pad_if_needed}
-    padded: list[Op] = []
-    if len(set(padding)) == 1:
-        made["padding"] = padding[0]
-    else:
-        padded.append(ops.Pad.model_validate({"px": padding, **fields}))
-    found.add("RandomCrop", *padded, ops.RandomCrop.model_validate(made | fields))
+    made = padded_crop(pair(one.size), sides(one.padding or 0), one.pad_if_needed, **_padding(one))
+    found.add("RandomCrop", *made)
 
 
 def _pad(found: Findings, one: Any) -> None:
