@@ -69,16 +69,6 @@ def _fancy_pca(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("FancyPCA", ops.Lighting(std=one["alpha"], p=one["p"]), note=note)
 
 
-def _one_of_both(found: Findings, one: Mapping[str, Any], name: str) -> None:
-    """What newer versions made one transform, of the older ones that change brightness or contrast alone."""
-    found.add(
-        name_of(one),
-        ops.BrightnessContrast.model_validate(
-            {"brightness": (0, 0), "contrast": (0, 0), "p": one["p"]} | {name: limits_of(one, "limit")}
-        ),
-    )
-
-
 def _to_gray(found: Findings, one: Mapping[str, Any]) -> None:
     if one.get("method", "weighted_average") != "weighted_average" or one.get("num_output_channels", 3) != 3:
         raise ValueError("only the weighted average in three channels is mapped; Recipe(channels=1) keeps one")
@@ -108,12 +98,6 @@ def _fog(found: Findings, one: Mapping[str, Any]) -> None:
     fields = {"density": (one["fog_coef_lower"], one["fog_coef_upper"]), "alpha": one["alpha_coef"], "p": one["p"]}
     note = "a square of an even number of pixels, which the blur goes over there, has one more; levels are not rounded."
     found.add("RandomFog", ops.Fog.model_validate(fields), note=note)
-
-
-def _iso_noise(found: Findings, one: Mapping[str, Any]) -> None:
-    made = ops.ISONoise(hue=tuple(one["color_shift"]), intensity=tuple(one["intensity"]), p=one["p"])
-    note = "grain is as strong as in an image whose lightness varies by 0.2; there by how much the image's own does."
-    found.add("ISONoise", made, note=note)
 
 
 def _shadow(found: Findings, one: Mapping[str, Any]) -> None:
@@ -309,11 +293,6 @@ def _downscale(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("Downscale", ops.Downscale.model_validate({"scale": tuple(scale), "p": one["p"]}))
 
 
-def _grid_shuffle(found: Findings, one: Mapping[str, Any]) -> None:
-    made = ops.GridShuffle.model_validate({"grid": tuple(one["grid"]), "p": one["p"]})
-    found.add("RandomGridShuffle", made, note=LARGER_CELLS)
-
-
 def _sharpen(found: Findings, one: Mapping[str, Any]) -> None:
     if one.get("method", "kernel") != "kernel":
         raise ValueError(f"method={one['method']!r} is not mapped; 'kernel' is")
@@ -337,8 +316,8 @@ def _threshold(one: Mapping[str, Any]) -> tuple[int, ...]:
 PIXELS: dict[str, Maker] = {
     "ColorJitter": _jitter,
     "RandomBrightnessContrast": _brightness_contrast,
-    "RandomBrightness": lambda found, one: _one_of_both(found, one, "brightness"),
-    "RandomContrast": lambda found, one: _one_of_both(found, one, "contrast"),
+    "RandomBrightness": same(ops.BrightnessContrast, brightness=lambda one: limits_of(one, "limit"), contrast=(0, 0)),
+    "RandomContrast": same(ops.BrightnessContrast, brightness=(0, 0), contrast=lambda one: limits_of(one, "limit")),
     "MultiplicativeNoise": _multiply,
     "FancyPCA": _fancy_pca,
     "HueSaturationValue": _hue_saturation_value,
@@ -371,14 +350,19 @@ PIXELS: dict[str, Maker] = {
     "MotionBlur": _motion_blur,
     "CLAHE": _clahe,
     "Downscale": _downscale,
-    "RandomGridShuffle": _grid_shuffle,
+    "RandomGridShuffle": same(ops.GridShuffle, grid=lambda one: one["grid"], note=LARGER_CELLS),
     "ImageCompression": _compression,
     "JpegCompression": _compression,
     "Sharpen": _sharpen,
     "IAASharpen": _sharpen,
     "Emboss": _blend(ops.Emboss, "strength"),
     "IAAEmboss": _blend(ops.Emboss, "strength"),
-    "ISONoise": _iso_noise,
+    "ISONoise": same(
+        ops.ISONoise,
+        hue=lambda one: one["color_shift"],
+        intensity=lambda one: one["intensity"],
+        note="grain is as strong as in an image whose lightness varies by 0.2; there by how much the image's own does.",
+    ),
     "RandomFog": _fog,
     "RandomShadow": _shadow,
     "ChannelDropout": _channel_dropout,

@@ -1,6 +1,6 @@
 """What transforms of several libraries become, and what makes ops of a transform."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.recipes.importers.constants import PILLOW
-from augpipe.recipes.importers.findings import Findings, Maker
+from augpipe.recipes.importers.findings import Findings, Look, Maker
 
 PILLOW_FILTERS = {nth: name.lower() for name, nth in PILLOW.items()}
 OF_NUMPY = {"symmetric": "reflect", "reflect": "reflect_101"}
@@ -133,12 +133,15 @@ def refused(told: str) -> Maker:
     return add
 
 
-def same(kind: type[Op], *, note: str = "", **fields: Any) -> Maker:
+def same(
+    kind: type[Op], *, note: str = "", look: Callable[[Findings, Any], Look] | None = None, **fields: Any
+) -> Maker:
     """A row of a library's table: one op, as often as the transform.
 
     Args:
         kind: the op.
         note: what differs.
+        look: how it looks between pixels, if it does.
         fields: those of the op, each a value or made of the transform; `p` is the transform's own unless it is one.
     """
 
@@ -146,6 +149,6 @@ def same(kind: type[Op], *, note: str = "", **fields: Any) -> Maker:
         made = {name: value(one) if callable(value) else value for name, value in fields.items()}
         if "p" in kind.model_fields and "p" not in made:
             made["p"] = found.read(one, "p")
-        found.add(found.name_of(one), kind.model_validate(made), note=note)
+        found.add(found.name_of(one), kind.model_validate(made), note=note, look=look(found, one) if look else None)
 
     return add

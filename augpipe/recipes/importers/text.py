@@ -51,7 +51,8 @@ def found_in(text: str, name: str | None = None, version: str | None = None) -> 
         call = script.find(name)
     except RecursionError:
         raise ValueError("the text nests expressions too deeply. Write their values.") from None
-    if call.library == "kornia" or (call.path == "torch.nn.Sequential" and any(map(_is_of_kornia, call.args))):
+    held = {one.library for one in call.args if isinstance(one, Call)}
+    if call.library == "kornia" or (call.path == "torch.nn.Sequential" and "kornia" in held):
         found = kornia.found_in(_augmentation(call))
     elif call.library == "torchvision" or call.path == "torch.nn.Sequential":
         found = torchvision.found_in(_object(call))
@@ -187,10 +188,6 @@ NORMAL: dict[str, dict[str, Any]] = {
     "RandomRotation": {"degrees": _either_way},
 }
 """A transform of torchvision -> what its constructor makes of arguments."""
-
-
-def _is_of_kornia(value: Any) -> bool:
-    return isinstance(value, Call) and value.library == "kornia"
 
 
 def _augmentation(call: Call) -> Any:

@@ -22,17 +22,6 @@ def _resize(found: Findings, one: Any) -> None:
         found.add("Resize", ops.ResizeShortest(size=size[0], max_size=longest), look=look_of(found, one))
 
 
-def _random_resize(found: Findings, one: Any) -> None:
-    # max_size itself is never drawn there
-    found.add("RandomResize", ops.RandomResize(size=(one.min_size, one.max_size - 1)), look=look_of(found, one))
-
-
-def _scale_jitter(found: Findings, one: Any) -> None:
-    width, height = one.target_size  # there in this order
-    made = ops.RandomResize(factor=tuple(one.scale_range), within=(height, width))
-    found.add("ScaleJitter", made, look=look_of(found, one))
-
-
 def sides(size: Any) -> tuple[int, ...]:
     """The whole numbers of a size or a padding: one, two or four.
 
@@ -80,11 +69,6 @@ def _sanitize(found: Findings, one: Any) -> None:
         note=f"objects are dropped by the call: targets=TargetOptions(min_area={least:g}). It looks at areas alone: a "
         f"box of that area stays where one of its sides is below {one.min_size:g}.",
     )
-
-
-def _crop(found: Findings, one: Any) -> None:
-    made = ops.RandomResizedCrop(size=pair(one.size), scale=tuple(one.scale), ratio=tuple(one.ratio))
-    found.add("RandomResizedCrop", made, look=look_of(found, one))
 
 
 def _padding(one: Any) -> dict[str, Any]:
@@ -152,7 +136,14 @@ def _elastic_transform(found: Findings, one: Any) -> None:
 
 
 GEOMETRY: dict[str, Maker] = {
-    "RandomResizedCrop": _crop,
+    "RandomResizedCrop": same(
+        ops.RandomResizedCrop,
+        size=lambda one: pair(one.size),
+        scale=lambda one: one.scale,
+        ratio=lambda one: one.ratio,
+        p=1.0,
+        look=look_of,
+    ),
     "CenterCrop": same(ops.CenterCrop, size=lambda one: pair(one.size)),
     "Pad": _pad,
     "RandomCrop": _random_crop,
@@ -164,8 +155,19 @@ GEOMETRY: dict[str, Maker] = {
     ),
     "Resize": _resize,
     "SanitizeBoundingBoxes": _sanitize,
-    "RandomResize": _random_resize,
-    "ScaleJitter": _scale_jitter,
+    "RandomResize": same(
+        ops.RandomResize,
+        size=lambda one: (one.min_size, one.max_size - 1),  # max_size itself is never drawn there
+        p=1.0,
+        look=look_of,
+    ),
+    "ScaleJitter": same(
+        ops.RandomResize,
+        factor=lambda one: one.scale_range,
+        within=lambda one: one.target_size[::-1],  # width and height there
+        p=1.0,
+        look=look_of,
+    ),
     "RandomHorizontalFlip": same(ops.Flip),
     "RandomVerticalFlip": same(ops.Flip, direction="vertical"),
     "RandomRotation": _rotation,
