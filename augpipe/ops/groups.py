@@ -347,10 +347,14 @@ def each_within(by: Callable[[Op], Op]) -> Callable[[Op], Op]:
     made: dict[int, tuple[Op, Op]] = {}  # with the old one, whose id is its own for as long as it lives
 
     def remade(op: Op) -> Op:
-        if id(op) not in made:
-            held = tuple(map(remade, op.ops)) if isinstance(op, Group) else ()
-            is_changed = any(new is not old for new, old in zip(held, op.ops, strict=True)) if held else False
-            made[id(op)] = op, (changed(op, ops=held) if is_changed else op) if held else by(op)
+        if id(op) in made:
+            return made[id(op)][1]
+        if isinstance(op, Group):
+            held = tuple(map(remade, op.ops))
+            is_same = all(new is old for new, old in zip(held, op.ops, strict=True))
+            made[id(op)] = op, op if is_same else changed(op, ops=held)
+        else:
+            made[id(op)] = op, by(op)
         return made[id(op)][1]
 
     return remade

@@ -106,6 +106,10 @@ class Findings:
     """Whether images leave in 0..1 where nothing normalises them."""
     mask_fills: set[int] = field(default_factory=set)
     """Labels that label maps show beyond the image there, but for the one here."""
+    beyond: Beyond = ("context", (0.0, 0.0, 0.0))
+    """What the recipe shows beyond the image; known when all is found, as the next one."""
+    look: Look = Look(interpolation="bilinear", antialias=True)
+    """How the recipe looks between pixels."""
 
     def add(
         self,
@@ -180,15 +184,19 @@ class Findings:
                 told = "leaves each image at its own size; put RandomCrop, or another crop or Resize, behind it"
                 self.rows[place] = Row(name=self.rows[place].name, verdict="left out", note=told)
 
-    def _note_order(self, beyond: Beyond, interpolation: str) -> None:
+    def _fits(self, listed: list[Op]) -> bool:
+        """Whether ops take no more passes than a view may."""
+        return len(passes_of(keyed(listed), self.beyond, self.look.interpolation)) <= MOST_PASSES
+
+    def _note_order(self) -> None:
         """Say of groups of both colours and geometry, whose colours act behind all geometry of their pass, where that
         is not the same; and of all steps, where the listed order takes more passes than a view may."""
-        acting = keyed(self.ops)
-        passes = passes_of(acting, beyond, interpolation)
+        acting, interpolation = keyed(self.ops), self.look.interpolation
+        passes = passes_of(acting, self.beyond, interpolation)
         if len(passes) > MOST_PASSES and all(op.in_files for op in self.ops):  # the recipe refuses functions by name
             passes = (acting,)
             self.ops[:] = in_one_pass(self.ops)
-        for step, look_up in late_steps(passes, beyond, interpolation):
+        for step, look_up in late_steps(passes, self.beyond, interpolation):
             self._act_late(step, look_up)
         for one in (one for own in passes for one in padded_behind_resizes(own)):
             for place in self._rows_of(one):
@@ -226,59 +234,50 @@ class Findings:
             if new.verdict == "near" and not old.note:
                 self.note(f"{new.name}: {new.note}")
 
-    def _one_look(self, beyond: Beyond) -> Look:
-        """The look of the recipe: that of the first transform that resizes, else of the first that has one."""
-        looks = [row.look for row in self.rows if row.look]
-        own = next(
-            (look for look in looks if look.antialias is not None), looks[0] if looks else Look(interpolation="")
-        )
-        chosen = Look(
-            interpolation=own.interpolation if own.interpolation in INTERPOLATIONS else "bilinear",
-            antialias=own.antialias is not False,
-        )
-        if len(passes_of(keyed(self.ops), beyond, chosen.interpolation)) > MOST_PASSES:
+    def _look_once(self) -> None:
+        """Have the recipe look as the first transform that resizes, else as the first that looks at all."""
+        looks = [row.look for row in self.rows if row.look] or [self.look]
+        own = next((look for look in looks if look.antialias is not None), looks[0])
+        name = own.interpolation if own.interpolation in INTERPOLATIONS else "bilinear"
+        self.look = Look(interpolation=name, antialias=own.antialias is not False)
+        if not self._fits(self.ops):
             self._share_look()
         for place, row in enumerate(self.rows):
-            if row.look and not any(map(has_own_look, row.ops)):
-                told = ""
-                if row.look.interpolation != chosen.interpolation:
-                    told = f"{row.look.interpolation} interpolation becomes {chosen.interpolation}."
-                elif row.look.antialias not in (None, chosen.antialias) and chosen.interpolation != "nearest":
-                    told = "shrinking averages." if chosen.antialias else "shrinking does not average."
-                is_other = row.look.interpolation != chosen.interpolation
-                if told and not (is_other and self._looks_alone(place, beyond, chosen)):
-                    self.differs(place, told)
-        return chosen
+            if row.look is None or any(map(has_own_look, row.ops)):
+                continue
+            if row.look.interpolation != name:
+                if not self._looks_alone(place):
+                    self.differs(place, f"{row.look.interpolation} interpolation becomes {name}.")
+            elif row.look.antialias not in (None, self.look.antialias) and name != "nearest":
+                self.differs(place, "shrinking averages." if self.look.antialias else "shrinking does not average.")
 
     def _share_look(self) -> None:
         """Have policies be part of the one look-up, where a pass for each of their groups is more than a view may."""
-        made = {id(op): without_own_look(op) for op in self.ops}
         for place, row in enumerate(self.rows):
             if any(map(has_own_look, row.ops)):
-                self.rows[place] = replace(row, ops=tuple(made[id(op)] for op in row.ops))
                 self.differs(place, FIRST)
-        self.ops[:] = [made[id(op)] for op in self.ops]
+        for op in filter(has_own_look, list(self.ops)):
+            self._replace(op, without_own_look(op))
 
-    def _part_bends(self, beyond: Beyond, chosen: Look) -> None:
+    def _part_bends(self) -> None:
         """Have what bends or projects an image behind something else that does so look alone."""
         for place, row in enumerate(self.rows):
             at = next((at for at, op in enumerate(self.ops) if row.ops and op is row.ops[0]), None)
             if row.look and at is not None and any(map(_bends, row.ops)):
                 first = max((nth + 1 for nth, op in enumerate(self.ops[:at]) if has_own_look(op)), default=0)
                 if any(map(_bends, self.ops[first:at])):
-                    self._looks_alone(place, beyond, chosen)
+                    self._looks_alone(place)
 
-    def _act_in_turn(self, beyond: Beyond, interpolation: str) -> None:
+    def _act_in_turn(self) -> None:
         """Have groups in which a step waits for a look-up act in turn, where there are passes left; else say so."""
         told = {id(inner) for row in self.rows if FIRST in row.note for op in row.ops for inner in op.flat}
         for at, op in enumerate(self.ops):
-            late = [*late_within(op, self.ops[:at], beyond, interpolation)]
+            late = [*late_within(op, self.ops[:at], self.beyond, self.look.interpolation)]
             if all(id(step) in told for step, _ in late):
                 continue
-            made = in_turn(op, interpolation)
-            listed = [*self.ops[:at], made, *self.ops[at + 1 :]]
-            waits = any(late_within(made, self.ops[:at], beyond, interpolation))
-            if not waits and len(passes_of(keyed(listed), beyond, interpolation)) <= MOST_PASSES:
+            made = in_turn(op, self.look.interpolation)
+            waits = any(late_within(made, self.ops[:at], self.beyond, self.look.interpolation))
+            if not waits and self._fits([*self.ops[:at], made, *self.ops[at + 1 :]]):
                 self._replace(op, made)
             else:
                 for step, look_up in late:
@@ -291,11 +290,11 @@ class Findings:
             row = self.rows[place]
             self.rows[place] = replace(row, ops=tuple(new if op is old else op for op in row.ops))
 
-    def _looks_alone(self, place: int, beyond: Beyond, chosen: Look) -> bool:
+    def _looks_alone(self, place: int) -> bool:
         """Have a map that looks otherwise than the recipe do so in a pass of its own, where there is one left."""
         row = self.rows[place]
         alone = look_alone(self.ops, row)
-        if alone is None or len(passes_of(keyed(alone), beyond, chosen.interpolation)) > MOST_PASSES:
+        if alone is None or not self._fits(alone):
             return False
         old, group = next((old, new) for old, new in zip(self.ops, alone, strict=False) if old is not new)
         self.ops[:], self.rows[place] = alone, replace(row, ops=(group,))
@@ -317,11 +316,11 @@ class Findings:
             leave_out_behind(self)
         own = next((op.beyond for op in self.ops if op.is_crop and op.beyond), None)
         borders = [*([own] if own else []), *(seen_beyond(*row.beyond) for row in self.rows if row.beyond)]
-        border, fill = borders[0] if borders else ("context", (0.0, 0.0, 0.0))
-        look = self._one_look((border, fill))
-        self._part_bends((border, fill), look)
-        self._act_in_turn((border, fill), look.interpolation)
-        self._note_order((border, fill), look.interpolation)
+        self.beyond = border, fill = borders[0] if borders else self.beyond
+        self._look_once()
+        self._part_bends()
+        self._act_in_turn()
+        self._note_order()
         if self.problems and strict is not False:
             how = " by strict=False (--leave-out)," if strict else ""
             raise ValueError(
@@ -344,7 +343,7 @@ class Findings:
                 if row.beyond and seen_beyond(*row.beyond) != borders[0]:
                     self.differs(place, f"beyond the image it shows {borders[0][0]}.", is_noted=True)
         fields = {"border": border, "fill": fill, "channels": self.channels, "ops": tuple(self.ops)}
-        return {**fields, "interpolation": look.interpolation, "antialias": look.antialias}
+        return {**fields, "interpolation": self.look.interpolation, "antialias": self.look.antialias}
 
 
 def _bends(op: Op) -> bool:

@@ -123,11 +123,11 @@ def _size(given: Mapping[str, Any]) -> tuple[int, int]:
 
 def _evaluate(found: Findings, given: Mapping[str, Any]) -> None:
     height, width = _size(given)
-    is_training = given["is_training"]  # without augmentation: it crops to the size, by no other settings
-    scale = min(height, width) if is_training else math.floor(min(height, width) / _crop_pct(given))
     if height != width:
         found.refuse("input_size", f"{height}x{width} of evaluation is not square")
         return
+    is_training = given["is_training"]  # without augmentation: it crops to the size, by no other settings
+    scale = height if is_training else math.floor(height / float(given["crop_pct"] or DEFAULT_CROP_PCT))
     if not isinstance(given["input_size"], int) if is_training else given["crop_mode"] == "squash":
         squashed = ops.Resize(size=(scale, scale))
         made: list[Op] = [squashed] if scale == height else [squashed, ops.CenterCrop(size=height)]
@@ -142,10 +142,6 @@ def _evaluate(found: Findings, given: Mapping[str, Any]) -> None:
 
 def _look(given: Mapping[str, Any]) -> Look:
     return Look(interpolation=str(given["interpolation"] or "bilinear"), antialias=True)
-
-
-def _crop_pct(given: Mapping[str, Any]) -> float:
-    return float(given["crop_pct"] or DEFAULT_CROP_PCT)
 
 
 def _train(found: Findings, given: Mapping[str, Any]) -> None:
