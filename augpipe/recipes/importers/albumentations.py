@@ -213,7 +213,7 @@ def _all_of(found: Findings, one: Mapping[str, Any]) -> None:
 def _to_tensor(found: Findings, one: Mapping[str, Any]) -> None:
     """That of the versions before ToTensorV2: it divides levels by 255, and may normalise them."""
     given = one.get("normalize")
-    if given is not None or not any(isinstance(op, ops.Normalize) for op in found.ops):
+    if given is not None or found.normalize is None:
         mean, std = (given["mean"], given["std"]) if given else ((0.0,), (1.0,))
         found.add("ToTensor", ops.Normalize(mean=channels(mean), std=channels(std)))
 

@@ -20,11 +20,10 @@ from augpipe.recipes.importers.albumentations_values import (
     look_of_resize,
     name_of,
     size_of,
-    twice,
 )
 from augpipe.recipes.importers.chosen import at_times
 from augpipe.recipes.importers.findings import Findings, Maker
-from augpipe.recipes.importers.makers import FIELD, floored_centre, refused, same
+from augpipe.recipes.importers.makers import FIELD, floored_centre, refused, same, twice
 from augpipe.recipes.importers.sides import KEEPS_SHAPE
 
 LARGEST_NORMAL = 4.55

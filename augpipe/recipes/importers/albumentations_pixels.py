@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from augpipe import ops
-from augpipe.recipes.importers.albumentations_values import from_zero, limits_of, name_of, twice
+from augpipe.recipes.importers.albumentations_values import from_zero, limits_of, name_of
 from augpipe.recipes.importers.findings import Findings, Maker
-from augpipe.recipes.importers.makers import jitter, levels, refused, same, shifted
+from augpipe.recipes.importers.makers import jitter, levels, refused, same, shifted, twice
 
 OPENCV_SIGMAS = {3: 0.8493, 5: 1.08, 7: 1.42}
 """The sigmas that are nearest to the kernels that OpenCV has of these sizes for a sigma of 0."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from augpipe.ops import Op
+from augpipe.ops import Normalize, Op
 from augpipe.ops.crops import seen_beyond
 from augpipe.ops.op import Beyond, keyed
 from augpipe.ops.resizes import left_unlike
@@ -165,6 +165,11 @@ class Findings:
         inner.rows, inner.notes, inner.outer, inner.is_held = self.rows, self.notes, [*self.outer, *self.ops], True
         inner.makers, inner.changes_units, inner.container = self.makers, self.changes_units, self.container
         return inner
+
+    @property
+    def normalize(self) -> Normalize | None:
+        """What makes numbers of levels, of what was found so far."""
+        return next((op for op in [*self.outer, *self.ops] if isinstance(op, Normalize)), None)
 
     @property
     def is_square(self) -> bool:

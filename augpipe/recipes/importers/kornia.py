@@ -41,7 +41,7 @@ def found_in(module: Any) -> Findings:
                 name_of(one), f"of {type(one).__module__} is not an augmentation; take that of kornia.augmentation"
             )
     found.counts_in_parts = True
-    if found.ops and not any(op.op == "normalize" for op in found.ops):
+    if found.ops and found.normalize is None:
         found.ops.append(UNIT)
     return found
 
@@ -98,12 +98,11 @@ def _gaussian_blur(found: Findings, one: Any) -> None:
 
 def _erasing(found: Findings, one: Any) -> None:
     given = one._param_generator
-    normalised = next((op for op in found.ops if isinstance(op, ops.Normalize)), None)
-    if normalised is not None and given.value:
+    if found.normalize is not None and given.value:
         raise ValueError(f"value={given.value} behind Normalize is not mapped; 0 is")
-    fill = levels(255.0 * given.value) if normalised is None else "mean"
+    fill = levels(255.0 * given.value) if found.normalize is None else "mean"
     note = "a ratio above 1 is as likely as one below."
-    found.add("RandomErasing", erase(read(one, "p"), given.scale, given.ratio, fill, normalised), note=note)
+    found.add("RandomErasing", erase(read(one, "p"), given.scale, given.ratio, fill, found.normalize), note=note)
 
 
 def _noise(found: Findings, one: Any) -> None:

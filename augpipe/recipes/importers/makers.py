@@ -111,6 +111,17 @@ def levels(value: Any) -> tuple[float, float, float]:
     return (float(value),) * 3
 
 
+def twice(value: Any) -> tuple[Any, ...]:
+    """A range, or height and width, that may be given as one number."""
+    return tuple(value) if isinstance(value, list | tuple) else (value, value)
+
+
+def either_way(value: Any, centre: float = 0.0) -> tuple[float, float]:
+    """A range that may be given as how far it reaches either way."""
+    low, high = value if isinstance(value, list | tuple) else (centre - value, centre + value)
+    return float(low), float(high)
+
+
 def channels(value: Any, white: float = 1.0) -> Any:
     """A mean or std for `ops.Normalize`: the numbers of a sequence, an array or a tensor; what holds none as it is.
 

@@ -89,7 +89,7 @@ def _rgb(found: Findings, one: Any) -> None:
 
 def _erasing(found: Findings, one: Any, unit: ops.Normalize | None = None) -> None:
     """A RandomErasing, of levels, or of the numbers that `unit` makes of them."""
-    normalised = next((op for op in [*found.outer, *found.ops] if isinstance(op, ops.Normalize)), None)
+    normalised = found.normalize
     if hasattr(one, "probability"):
         _erasing_of_timm(found, one, normalised)
         return

@@ -45,7 +45,7 @@ def normalize_last(found: "Findings") -> None:
 
     Where something else stands behind it, it is refused.
     """
-    last = next((op for op in found.ops if isinstance(op, ops.Normalize)), None)
+    last = found.normalize
     if last is None:
         return
     place = found.ops.index(last)
@@ -126,9 +126,8 @@ def _leave_out(found: "Findings", place: int, reason: str) -> None:
         if row is left or (left.holds and own and own <= held):
             found.rows[nth] = type(row)(name=row.name, verdict="left out", note=reason)
             found.notes[:] = [note for note in found.notes if note != f"{row.name}: {row.note}"]
-    is_last = [isinstance(op, ops.Normalize) for op in left.ops]
     found.ops[:] = [op for op in found.ops if not any(op is own for own in left.ops)]
-    if any(is_last) and found.counts_in_parts:
+    if found.normalize is None and found.counts_in_parts:
         found.ops.append(UNIT)
 
 
