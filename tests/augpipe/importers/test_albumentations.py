@@ -792,3 +792,17 @@ def test_padding_behind_a_resize_goes_on_from_pixels_before_it(border_mode: int,
         assert ("PadIfNeeded" in found.exact) == is_exact and (told in found.notes) != is_exact
     (pads, *_) = importers.from_text(f"A.Compose([{pad}, A.Resize(80, 80)])", version="2").rows
     assert pads.verdict == "exact"
+
+
+@pytest.mark.parametrize("transform", ["Rotate((20, 20), p=1", "Affine(scale=(0.7, 0.7), p=1"])
+@pytest.mark.parametrize(("border_mode", "is_same"), [(0, True), (1, False), (2, True), (4, False)])
+def test_a_map_behind_a_resize_shows_pixels_before_it(transform: str, border_mode: int, is_same: bool) -> None:
+    """Beyond the image it differs by up to 8 levels in the mean of photographs where it repeats or mirrors pixels."""
+    name = transform.partition("(")[0]
+    told = f"{name}: its border is made of pixels before they are resized, and there of those behind."
+    moved = f"A.{transform}, border_mode={border_mode})"
+    for text in (f"A.Resize(80, 80), {moved}", f"A.RandomResizedCrop((80, 80)), A.OneOf([{moved}, A.Transpose()])"):
+        found = importers.from_text(f"A.Compose([{text}])", version="2")
+        assert (told in found.notes) != is_same
+        assert is_same or name not in found.exact
+    assert told not in importers.from_text(f"A.Compose([{moved}, A.Resize(80, 80)])", version="2").notes

@@ -274,3 +274,14 @@ def test_gamma_bits_and_channels_of_kornia() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             read(f"K.AugmentationSequential({text})")
+
+
+@pytest.mark.parametrize(("mode", "is_same"), [("reflect", True), ("replicate", True), ("circular", False)])
+def test_a_resize_that_keeps_corner_pixels_keeps_what_is_mirrored_about_them(mode: str, is_same: bool) -> None:
+    """Measured: 0 levels in the mean by the first two, up to 3 by the last one."""
+    told = "its border is made of pixels before they are resized, and there of those behind."
+    crop = f"K.RandomCrop((116, 116), padding=10, padding_mode='{mode}', p=1.)"
+    found = importers.from_text(f"K.AugmentationSequential(K.Resize((96, 96)), {crop})")
+    assert (f"RandomCrop: {told}" in found.notes) != is_same
+    moved = "K.RandomAffine(0., scale=(0.7, 0.7), padding_mode='reflection', p=1.)"
+    assert f"RandomAffine: {told}" in importers.from_text(f"K.Sequential(K.Resize((96, 96)), {moved})").notes
