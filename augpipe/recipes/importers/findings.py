@@ -21,10 +21,10 @@ from augpipe.recipes.importers.functions import NOT_RUN, OF_SCRIPT
 from augpipe.recipes.importers.looks import (
     FIRST,
     INTERPOLATIONS,
+    bordered_behind_resizes,
     in_turn,
     look_alone,
     looked_at_once,
-    padded_behind_resizes,
 )
 from augpipe.recipes.importers.measured import judged
 from augpipe.recipes.importers.reasons import in_their_words, reason, unknown
@@ -32,7 +32,7 @@ from augpipe.recipes.importers.sides import sides_of
 from augpipe.recipes.importers.units import leave_out_behind, normalize_last
 
 BEFORE_RESIZES = "its border is made of pixels before they are resized, and there of those behind."
-"""What differs in a padding that repeats or mirrors single pixels."""
+"""What differs in a border: by up to 7 levels in the mean of a padding, and 2 of photographs that a map moves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +203,7 @@ class Findings:
             self.ops[:] = in_one_pass(self.ops)
         for step, look_up in late_steps(passes, self.beyond, interpolation):
             self._act_late(step, look_up)
-        for one in (one for own in passes for one in padded_behind_resizes(own)):
+        for one in (one for own in passes for one in bordered_behind_resizes(self.rows, own)):
             for place in self._rows_of(one):
                 self.differs(place, BEFORE_RESIZES)
         for names in (looked_at_once(self.rows, own) for own in passes):

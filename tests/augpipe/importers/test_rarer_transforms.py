@@ -348,8 +348,8 @@ def test_a_refusal_names_the_transform_and_the_argument_that_are_written(text: s
 
 @pytest.mark.parametrize(("version", "border"), [("1", "reflect_101"), ("2", "constant")])
 def test_a_safe_rotation_shrinks_all_of_what_it_turns_into_the_frame(version: str, border: str) -> None:
-    found = importers.from_text("A.Compose([A.Resize(60, 90), A.SafeRotate((30, 30), p=1)])", version=version)
-    assert found.exact == ("Resize", "SafeRotate") and found.recipe.border == border
+    found = importers.from_text("A.Compose([A.CenterCrop(60, 90), A.SafeRotate((30, 30), p=1)])", version=version)
+    assert found.exact == ("CenterCrop", "SafeRotate") and found.recipe.border == border
     white = importers.from_text(
         "A.Compose([A.Resize(60, 90), A.SafeRotate((30, 30), border_mode=0, p=1)])", version=version
     ).recipe
