@@ -285,3 +285,13 @@ def test_a_resize_that_keeps_corner_pixels_keeps_what_is_mirrored_about_them(mod
     assert (f"RandomCrop: {told}" in found.notes) != is_same
     moved = "K.RandomAffine(0., scale=(0.7, 0.7), padding_mode='reflection', p=1.)"
     assert f"RandomAffine: {told}" in importers.from_text(f"K.Sequential(K.Resize((96, 96)), {moved})").notes
+
+
+def test_quarter_turns_are_of_a_number_that_is_rounded() -> None:
+    (made, _) = importers.from_text("K.RandomRotation90(times=(0, 3), p=0.7)").recipe.ops
+    turns = tuple(ops.QuarterTurn(turns=(turn,)) for turn in range(4))
+    assert made == ops.OneOf(ops=turns, weights=(0.5, 1.0, 1.0, 0.5), p=0.7)
+    (made, _) = importers.from_text("K.RandomRotation90(times=(-2, 2), p=1.0)").recipe.ops
+    assert made == ops.OneOf(ops=(turns[2], turns[3], turns[0], turns[1]), p=1.0)  # two turns either way are the same
+    (made, _) = importers.from_text("K.RandomRotation90(times=(-1, -1), p=1.0)").recipe.ops
+    assert made == ops.OneOf(ops=(turns[3],), p=1.0)

@@ -188,9 +188,20 @@ def test_a_zoom_out_is_a_canvas_of_the_image_s_size() -> None:
     zoom_out = ops.ZoomOut(factor=(1.0, 3.0), fill=(123.0, 117.0, 104.0), p=0.4)
     assert found.recipe.ops == (zoom_out, ops.ResizeShortest(size=300))
     assert "scaled to the image's size" in found.notes[0]
-    one.fill = {int: 3}
-    with pytest.raises(ValueError, match="a fill for each type is not mapped"):
-        importers.from_torchvision(compose(one))
+
+
+@pytest.mark.parametrize("fill", ["{tv_tensors.Image: 9, tv_tensors.Mask: 3}", "{torch.Tensor: 9, 'others': 3}"])
+@pytest.mark.parametrize(
+    "call", ["RandomRotation(10, fill={})", "RandomCrop(64, padding=4, fill={})", "RandomZoomOut(fill={}, p=1)"]
+)
+def test_a_fill_for_each_type_is_that_of_images_and_told_for_masks(call: str, fill: str) -> None:
+    found = importers.from_text(f"v2.Compose([v2.{call.format(fill)}])")
+    (made,) = found.recipe.ops
+    assert (getattr(made, "fill", None) or found.recipe.fill) == (9.0, 9.0, 9.0)
+    assert "label maps: they show 3 beyond the image by targets=TargetOptions(mask_fill=3), else 255." in found.notes
+    only = importers.from_text(f"v2.Compose([v2.{call.format('{tv_tensors.Mask: 255}')}])")
+    assert (getattr(only.recipe.ops[0], "fill", None) or only.recipe.fill) == (0.0, 0.0, 0.0)
+    assert not any(note.startswith("label maps") for note in only.notes)
 
 
 def test_one_channel() -> None:
