@@ -57,6 +57,7 @@ def found_in(data: Any, version: str = "") -> Findings:
     measured_as = tuple(f"albumentations-{one}" for one in versions)
     found = Findings(source="albumentations", measured_as=measured_as, name_of=name_of, read=getitem)
     found.changes_units = ("Normalize", "ToFloat", "FromFloat", "ToTensor", FUNCTION)
+    found.clips_blurs = "2" in versions
     _add_all(found, _flattened(data))
     swap_sides(found)
     if name_of(data) == "ReplayCompose":

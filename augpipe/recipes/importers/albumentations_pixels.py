@@ -144,10 +144,7 @@ def _holes(found: Findings, one: Mapping[str, Any], fields: dict[str, Any], note
 
 
 def _fill(one: Mapping[str, Any]) -> tuple[float, float, float]:
-    fill = one.get("fill", one.get("fill_value", 0))
-    if isinstance(fill, str):
-        raise ValueError(f"fill={fill!r} is not mapped; levels are")
-    return levels(fill)
+    return levels(one.get("fill", one.get("fill_value", 0)))
 
 
 def _of_masks(one: Mapping[str, Any]) -> str:

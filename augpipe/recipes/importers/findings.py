@@ -102,6 +102,8 @@ class Findings:
     """What the images are held in, of torchvision: "pillow" or "tensors", and empty where nothing says so."""
     changes_units: tuple[str, ...] = ("Normalize",)
     """Transforms that change what numbers count in, or may."""
+    clips_blurs: bool = False
+    """Whether blurs keep floats within 0..1."""
     counts_in_parts: bool = False
     """Whether images leave in 0..1 where nothing normalises them."""
     mask_fills: set[int] = field(default_factory=set)

@@ -10,7 +10,7 @@ from augpipe import ops
 from augpipe.policies.automatic import one_of
 from augpipe.recipes.importers.findings import Findings, Maker
 from augpipe.recipes.importers.kornia_geometry import GEOMETRY
-from augpipe.recipes.importers.kornia_values import name_of, range_of, read
+from augpipe.recipes.importers.kornia_values import name_of, range_of, read, rounded
 from augpipe.recipes.importers.makers import (
     UNCLIPPED,
     channels,
@@ -117,13 +117,9 @@ def _gamma(found: Findings, one: Any) -> None:
 
 
 def _posterize(found: Findings, one: Any) -> None:
-    """Bits are rounded there, so that the smallest and the largest number are half as likely."""
     given = np.asarray(one._param_generator.bits_factor, np.float64).reshape(-1)
     low, high = float(given[0]), float(given[1]) if given.size > 1 else 8.0
-    bits = range(round(low), round(high) + 1)
-    weights = [min(high, bit + 0.5) - max(low, bit - 0.5) for bit in bits] if high > low else [1.0]
-    members = [ops.Posterize(bits=(bit, bit), p=1.0) for bit in bits]
-    made = one_of(zip(members, weights, strict=True))
+    made = one_of((ops.Posterize(bits=(bits, bits), p=1.0), weight) for bits, weight in rounded(low, high))
     found.add("RandomPosterize", ops.AllOf(ops=(made,), p=read(one, "p")))
 
 

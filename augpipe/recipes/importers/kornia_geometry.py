@@ -7,8 +7,9 @@ import numpy as np
 
 from augpipe import ops
 from augpipe.ops import Op
+from augpipe.policies.automatic import one_of
 from augpipe.recipes.importers.findings import Findings, Look, Maker
-from augpipe.recipes.importers.kornia_values import OF_GEOMETRY, border_name, name_of, range_of, read
+from augpipe.recipes.importers.kornia_values import OF_GEOMETRY, border_name, name_of, range_of, read, rounded
 from augpipe.recipes.importers.makers import FIELD, SQUARE_PX, UNEVEN, floored_centre, levels, padded_crop, same
 
 BLACK = ("constant", (0.0, 0.0, 0.0))
@@ -80,6 +81,12 @@ def _center_crop(found: Findings, one: Any) -> None:
 def _rotation(found: Findings, one: Any) -> None:
     made = ops.Rotate(max_deg=range_of(one, "degrees"), step=None, p=read(one, "p"))
     found.add("RandomRotation", made, look=_look(one), beyond=BLACK)
+
+
+def _quarter_turns(found: Findings, one: Any) -> None:
+    turns = rounded(*range_of(one, "times"))
+    made = one_of(((ops.QuarterTurn(turns=(turn % 4,)), weight) for turn, weight in turns), read(one, "p"))
+    found.add("RandomRotation90", made, beyond=None if found.is_square else BLACK)
 
 
 def _affine(found: Findings, one: Any) -> None:
@@ -162,6 +169,7 @@ GEOMETRY: dict[str, Maker] = {
     "RandomHorizontalFlip": same(ops.Flip),
     "RandomVerticalFlip": same(ops.Flip, direction="vertical"),
     "RandomRotation": _rotation,
+    "RandomRotation90": _quarter_turns,
     "RandomAffine": _affine,
     "RandomPerspective": _perspective,
     "RandomElasticTransform": _elastic,

@@ -100,10 +100,10 @@ def levels(value: Any) -> tuple[float, float, float]:
     """R, G, B of a fill that is given as a number, a sequence or None.
 
     Raises:
-        ValueError: there is one for each type of torchvision's.
+        ValueError: it is a word.
     """
-    if isinstance(value, Mapping):
-        raise ValueError("a fill for each type is not mapped; give one number, or one a channel")
+    if isinstance(value, str):
+        raise ValueError(f"fill={value!r} is not mapped; levels are")
     value = 0.0 if value is None else value
     if isinstance(value, Sequence):
         red, green, blue = value if len(value) == 3 else (value[0],) * 3

@@ -263,6 +263,7 @@ RANGES: dict[str, dict[str, tuple[str, *tuple[float, ...]]]] = {
     "RandomJPEG": {"jpeg_quality": ("jpeg_quality", 50.0, 1.0)},
     "RandomHue": {"hue_factor": ("hue", 0.0, -0.5)},
     "RandomRotation": {"degrees": ("degrees", 0.0, -360.0)},
+    "RandomRotation90": {"times": ("times", 0.0, -3.0, 3.0)},
     "RandomSharpness": {"sharpness": ("sharpness", 0.0, 0.0)},
     "RandomSolarize": {"thresholds": ("thresholds", 0.5, 0.0, 1.0), "additions": ("additions", 0.0, -0.5, 0.5)},
 }

@@ -165,7 +165,7 @@ def _policy(make: Callable[[Any], tuple[Op, ...]]) -> Maker:
         made = tuple(map(each_within(_moved_by_whole_pixels), make(one)))
         if not found.is_held:
             made = finished_in_turn(made, look.interpolation)
-        found.add(_name(one), *made, note=note_of(made), look=look, beyond=beyond_of(one))
+        found.add(_name(one), *made, note=note_of(made), look=look, beyond=beyond_of(found, one))
 
     return add
 

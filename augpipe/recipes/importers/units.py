@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.commuting import acts_in_look_up
 from augpipe.ops.groups import each_within
-from augpipe.recipes.importers.normalized import WHOLE_PIXELS, NoLevel, in_levels, level, shows_means
+from augpipe.recipes.importers.normalized import CLIPPED, UNITLESS, WHOLE_PIXELS, NoLevel, in_levels, level, shows_means
 from augpipe.recipes.importers.reasons import in_their_words
 
 if TYPE_CHECKING:
@@ -20,11 +21,6 @@ CUT_OFF = "numbers that are normalised are kept within 0..1 before its first cha
 """What differs in a ColorJitter behind a Normalize."""
 FUNCTION = "Lambda"
 """The transform that may change units, and need not."""
-UNITLESS = (
-    *(ops.BoxBlur, ops.ChannelShuffle, ops.GaussianBlur, ops.GridShuffle, ops.Identity, ops.MedianBlur),
-    ops.MotionBlur,
-)
-"""Steps that do the same whatever numbers count in."""
 
 
 def fill_in_levels(found: "Findings", num_ops: int, num_rows: int) -> None:
@@ -51,14 +47,15 @@ def normalize_last(found: "Findings") -> None:
     place = found.ops.index(last)
     later = found.ops[place + 1 :]
     rows = next((nth + 1 for nth, row in enumerate(found.rows) if any(op is last for op in row.ops)), len(found.rows))
-    if not all(map(_shows, later)):
+    shows = partial(_shows, found, last)
+    if not all(map(shows, later)):
         kinds = {inner.op for op in later for inner in op.flat}
         if not kinds <= {"normalize", "erase"}:
             _refuse_normalize(
                 found,
                 last,
                 rows,
-                [row.name for row in found.rows[rows:] if not (row.holds or all(map(_shows, row.ops)))],
+                [row.name for row in found.rows[rows:] if not (row.holds or all(map(shows, row.ops)))],
             )
         return
     made = each_within(lambda op: in_levels(op, last))
@@ -87,8 +84,9 @@ def _note_moved(found: "Findings", later: list[Op]) -> None:
             found.differs(place, CUT_OFF)
 
 
-def _shows(op: Op) -> bool:
-    return op.is_crop or all(map(shows_means, op.flat))
+def _shows(found: "Findings", normalize: ops.Normalize, op: Op) -> bool:
+    is_clipped = found.clips_blurs and any(isinstance(inner, CLIPPED) for inner in op.flat)
+    return op.is_crop or (not is_clipped and all(shows_means(inner, normalize) for inner in op.flat))
 
 
 def _refuse_normalize(found: "Findings", last: Op, rows: int, names: list[str]) -> None:
