@@ -499,3 +499,12 @@ def test_bytes_of_normalised_numbers_are_refused(call: str) -> None:
     importers.from_text(
         f"v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.{call}, v2.ToTensor(), {normalize}])"
     )
+
+
+@pytest.mark.parametrize("first", ["", "T.RandomRotation((20, 20)), "])
+def test_a_map_that_shrinks_looks_alone_before_a_resize(first: str) -> None:
+    """By 0.1 levels in the mean as in torchvision, where a resize by nearest pixels is by up to 20."""
+    found = importers.from_text(f"T.Compose([{first}T.RandomAffine(0, scale=(0.8, 0.9)), T.Resize((64, 80))])")
+    assert found.recipe.interpolation == "bilinear" and found.recipe.antialias
+    assert "Resize" in found.exact and "RandomAffine" in found.exact
+    assert [op.own_look for op in found.recipe.ops if isinstance(op, ops.AllOf)][-1] == "nearest"
