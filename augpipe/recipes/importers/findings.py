@@ -242,8 +242,10 @@ class Findings:
                 self.note(f"{new.name}: {new.note}")
 
     def _look_once(self) -> None:
-        """Have the recipe look as the first transform that resizes, else as the first that looks at all."""
-        looks = [row.look for row in self.rows if row.look] or [self.look]
+        """Have the recipe look as the first transform that resizes, else as the first that may shrink, or looks at all."""
+        looking = [row for row in self.rows if row.look]
+        resizing = [row for row in looking if any(op.is_crop for op in row.ops)]
+        looks = [row.look for row in (*resizing, *looking) if row.look] or [self.look]
         own = next((look for look in looks if look.antialias is not None), looks[0])
         name = own.interpolation if own.interpolation in INTERPOLATIONS else "bilinear"
         self.look = Look(interpolation=name, antialias=own.antialias is not False)
