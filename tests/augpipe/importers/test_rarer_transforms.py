@@ -392,3 +392,27 @@ def test_an_image_is_padded_anywhere_where_it_is_no_larger() -> None:
     for before in ("", "A.LongestMaxSize(65), ", "A.SmallestMaxSize(64), ", "A.Resize(64, 65), ", "A.Resize(65, 64), "):
         with pytest.raises(ValueError, match="PadIfNeeded: position='random' is mapped behind LongestMaxSize or a"):
             importers.from_text(text.format(before), version="1")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "T.Compose([T.RandomRotation((20, 20)), T.RandomAffine((20, 20), scale=(0.8, 0.8))])",
+        "A.Compose([A.Affine(translate_px=(20, 20), p=1), A.Affine(translate_px=(-20, -20), p=1)])",
+        "A.Compose([A.Rotate((20, 20), p=1), A.ShiftScaleRotate(p=1)])",
+        "K.AugmentationSequential(K.RandomRotation(20.), K.RandomAffine(20., scale=(0.7, 0.8), p=1.))",
+    ],
+)
+def test_what_one_map_moves_out_of_the_image_no_other_one_brings_back(text: str) -> None:
+    """In one look-up pixels differed by 6 to 57 levels in the mean: what was moved out was seen, and not the fill."""
+    found = importers.from_text(text, version="2" if text.startswith("A") else None)
+    last = [op for op in found.recipe.ops if op.op != "normalize"][-1]
+    assert isinstance(last, ops.AllOf) and last.own_look is not None
+    assert len(found.exact) == 2 and not any("one look-up here" in note for note in found.notes)
+
+
+def test_a_map_among_others_that_may_bring_back_what_is_moved_out_is_called_near() -> None:
+    text = "A.Compose([A.Rotate((20, 20), p=1), A.OneOf([A.Rotate((9, 9), p=1), A.HorizontalFlip(p=1)], p=1)])"
+    rows = importers.from_text(text, version="2").rows
+    told = "what maps before it move out of the image is seen again, where there its border is."
+    assert [(row.verdict, row.note) for row in rows[:2]] == [("exact", ""), ("near", told)]
