@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from augpipe.ops import Normalize, Op
+from augpipe.ops import Normalize, OneOf, Op
 from augpipe.ops.crops import seen_beyond
 from augpipe.ops.op import Beyond, keyed
 from augpipe.ops.resizes import left_unlike
@@ -21,16 +21,21 @@ from augpipe.recipes.importers.functions import NOT_RUN, OF_SCRIPT
 from augpipe.recipes.importers.looks import (
     FIRST,
     INTERPOLATIONS,
+    acts_before,
     bordered_behind_resizes,
     in_turn,
     look_alone,
     looked_at_once,
+    with_held,
 )
 from augpipe.recipes.importers.measured import judged
 from augpipe.recipes.importers.reasons import in_their_words, reason, unknown
 from augpipe.recipes.importers.sides import sides_of
 from augpipe.recipes.importers.units import leave_out_behind, normalize_last
+from augpipe.validation.models import changed
 
+BROUGHT_BACK = "what maps before it move out of the image is seen again, where there its border is."
+"""What differs in a map behind another one, where one look-up does both."""
 BEFORE_RESIZES = "its border is made of pixels before they are resized, and there of those behind."
 """What differs in a border: by up to 7 levels in the mean of a padding, and 2 of photographs that a map moves."""
 
@@ -242,7 +247,7 @@ class Findings:
                 self.note(f"{new.name}: {new.note}")
 
     def _look_once(self) -> None:
-        """Have the recipe look as the first transform that resizes, else as the first that may shrink, or looks at all."""
+        """Have the recipe look as the first transform that resizes, else as the first that may shrink, or looks."""
         looking = [row for row in self.rows if row.look]
         resizing = [row for row in looking if any(op.is_crop for op in row.ops)]
         looks = [row.look for row in (*resizing, *looking) if row.look] or [self.look]
@@ -268,14 +273,31 @@ class Findings:
         for op in filter(has_own_look, list(self.ops)):
             self._replace(op, without_own_look(op))
 
-    def _part_bends(self) -> None:
-        """Have what bends or projects an image behind something else that does so look alone."""
+    def _part_maps(self) -> None:
+        """Have a map look alone behind another one that bends an image as it does, or shows what is beyond it: one
+        look-up brings back what the first one moves out."""
         for place, row in enumerate(self.rows):
-            at = next((at for at, op in enumerate(self.ops) if row.ops and op is row.ops[0]), None)
-            if row.look and at is not None and any(map(_bends, row.ops)):
-                first = max((nth + 1 for nth, op in enumerate(self.ops[:at]) if has_own_look(op)), default=0)
-                if any(map(_bends, self.ops[first:at])):
-                    self._looks_alone(place)
+            before = [held for op in acts_before(self.ops, row) for held in with_held(op)]
+            bends = any(map(_bends, row.ops)) and any(map(_bends, before))
+            shown = [other.ops[0] for other in self.rows if other.beyond and other.ops]
+            brings_back = row.beyond is not None and any(held is op for held in before for op in shown)
+            alone = row.look and (bends or brings_back) and (self._looks_alone(place) or self._chosen_alone(row))
+            if row.look and brings_back and not alone:
+                self.differs(place, BROUGHT_BACK)
+
+    def _chosen_alone(self, row: Row) -> bool:
+        """Have the group that chooses a map among others look alone, where there is a pass left."""
+        chooses = (op for op in self.ops if isinstance(op, OneOf) and any(one is row.ops[0] for one in op.ops))
+        old = next(chooses, None)
+        if old is None or row.look is None or row.look.interpolation not in INTERPOLATIONS:
+            return False
+        new = changed(old, own_look=row.look.interpolation)
+        if not all(inner.is_geometry for inner in old.flat) or not self._fits(
+            [new if op is old else op for op in self.ops]
+        ):
+            return False
+        self._replace(old, new)
+        return True
 
     def _act_in_turn(self) -> None:
         """Have groups in which a step waits for a look-up act in turn, where there are passes left; else say so."""
@@ -327,7 +349,7 @@ class Findings:
         borders = [*([own] if own else []), *(seen_beyond(*row.beyond) for row in self.rows if row.beyond)]
         self.beyond = border, fill = borders[0] if borders else self.beyond
         self._look_once()
-        self._part_bends()
+        self._part_maps()
         self._act_in_turn()
         self._note_order()
         if self.problems and strict is not False:

@@ -26,10 +26,12 @@ FIRST = "geometry acts before tone."
 def look_alone(made: list[Op], row: "Row") -> list[Op] | None:
     """The ops with those of a row in a group that has a look of its own, or with the group that holds them alone having
     it; None where they are not maps by themselves."""
-    is_map = all(op.is_geometry and not op.is_crop and len(op.flat) == 1 for op in row.ops)
+    is_map = all(inner.is_geometry and not inner.is_crop for op in row.ops for inner in op.flat)
     if not row.ops or not is_map or row.look is None or row.look.interpolation not in INTERPOLATIONS:
         return None
     for at, op in enumerate(made):
+        if isinstance(op, ops.AllOf) and len(row.ops) == 1 and op is row.ops[0]:
+            return [*made[:at], changed(op, own_look=row.look.interpolation), *made[at + 1 :]]
         if op is row.ops[0]:
             group = ops.AllOf.model_validate({"ops": row.ops, "own_look": row.look.interpolation})
             return [*made[:at], group, *made[at + len(row.ops) :]]
@@ -110,7 +112,7 @@ def bordered_behind_resizes(rows: Iterable["Row"], acting: Iterable[tuple[str, O
         for chain in op.chains if isinstance(op, ops.OneCrop) else ((op,),):
             behind = set(changing)
             for one in chain:
-                for own in _with_held(one):
+                for own in with_held(one):
                     border = own.beyond[0] if own.beyond else borders.get(id(own))
                     if border in behind and not isinstance(own, ops.ElasticTransform):  # whose field differs by more
                         found.append(own)
@@ -121,10 +123,23 @@ def bordered_behind_resizes(rows: Iterable["Row"], acting: Iterable[tuple[str, O
     return found
 
 
-def _with_held(op: Op) -> Iterator[Op]:
+def with_held(op: Op) -> Iterator[Op]:
+    """An op, and those that groups hold, however deep."""
     yield op
     for inner in op.ops if isinstance(op, ops.AllOf | ops.OneOf | ops.SomeOf) else ():
-        yield from _with_held(inner)
+        yield from with_held(inner)
+
+
+def acts_before(made: Sequence[Op], row: "Row") -> list[Op]:
+    """The ops of one look-up that act before those of a row: none where it looks alone, or has no ops there."""
+    for at, op in enumerate(made):
+        if row.ops and any(held is row.ops[0] for held in with_held(op)):
+            if has_own_look(op):
+                return []
+            first = max((nth + 1 for nth, other in enumerate(made[:at]) if has_own_look(other)), default=0)
+            within = acts_before(op.ops, row) if isinstance(op, ops.AllOf | ops.SomeOf) and op is not row.ops[0] else []
+            return [*made[first:at], *within]
+    return []
 
 
 def note_of(made: Iterable[Op]) -> str:

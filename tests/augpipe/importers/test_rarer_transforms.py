@@ -330,7 +330,7 @@ def test_what_has_no_op_here_is_refused_with_the_nearest_that_has(name: str) -> 
         ("A.CLAHE(tile_grid_size=(80, 80))", r"CLAHE: tile_grid_size=\[80, 80\]: tiles=\(80, 80\) must be"),
         ("A.OneOf([])", "OneOf: holds no transforms"),
         (
-            "A.Compose([A.Perspective(), A.OpticalDistortion()])",
+            "A.Compose([A.Perspective(), A.OneOf([A.OpticalDistortion(), A.Blur()])])",
             "cannot be one recipe: Perspective comes before OpticalDistortion.* Put OpticalDistortion first",
         ),
         (
