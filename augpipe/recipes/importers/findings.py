@@ -279,8 +279,8 @@ class Findings:
         for place, row in enumerate(self.rows):
             before = [held for op in acts_before(self.ops, row) for held in with_held(op)]
             bends = any(map(_bends, row.ops)) and any(map(_bends, before))
-            shown = [other.ops[0] for other in self.rows if other.beyond and other.ops]
-            brings_back = row.beyond is not None and any(held is op for held in before for op in shown)
+            maps = [other.ops[0] for other in self.rows if other.look and other.ops and not other.ops[0].is_crop]
+            brings_back = row.beyond is not None and any(held is op for held in before for op in maps)
             alone = row.look and (bends or brings_back) and (self._looks_alone(place) or self._chosen_alone(row))
             if row.look and brings_back and not alone:
                 self.differs(place, BROUGHT_BACK)

@@ -416,3 +416,10 @@ def test_a_map_among_others_that_may_bring_back_what_is_moved_out_is_called_near
     rows = importers.from_text(text, version="2").rows
     told = "what maps before it move out of the image is seen again, where there its border is."
     assert [(row.verdict, row.note) for row in rows[:2]] == [("exact", ""), ("near", told)]
+
+
+def test_what_a_perspective_cuts_off_is_not_seen_behind_it() -> None:
+    found = importers.from_text("A.Compose([A.Perspective(), A.Rotate()])")
+    _, turned = found.recipe.ops
+    assert turned == ops.AllOf(ops=(ops.Rotate(max_deg=(-90, 90), step=None, p=0.5),), own_look="bilinear")
+    assert found.rows[1].verdict == "exact"
