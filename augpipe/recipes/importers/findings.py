@@ -287,17 +287,17 @@ class Findings:
 
     def _chosen_alone(self, row: Row) -> bool:
         """Have the group that chooses a map among others look alone, where there is a pass left."""
-        chooses = (op for op in self.ops if isinstance(op, OneOf) and any(one is row.ops[0] for one in op.ops))
-        old = next(chooses, None)
-        if old is None or row.look is None or row.look.interpolation not in INTERPOLATIONS:
-            return False
-        new = changed(old, own_look=row.look.interpolation)
-        if not all(inner.is_geometry for inner in old.flat) or not self._fits(
-            [new if op is old else op for op in self.ops]
-        ):
-            return False
-        self._replace(old, new)
-        return True
+        for at, op in enumerate(self.ops):
+            if isinstance(op, OneOf) and any(one is row.ops[0] for one in op.ops):
+                held = [self.rows[place] for one in op.ops for place in self._rows_of(one)]
+                looks = {one.look.interpolation for one in held if one.look}
+                if len(looks) != 1 or not looks <= set(INTERPOLATIONS) or not all(one.is_geometry for one in op.flat):
+                    return False
+                new = changed(op, own_look=looks.pop())
+                if self._fits([*self.ops[:at], new, *self.ops[at + 1 :]]):
+                    self._replace(op, new)
+                    return True
+        return False
 
     def _act_in_turn(self) -> None:
         """Have groups in which a step waits for a look-up act in turn, where there are passes left; else say so."""

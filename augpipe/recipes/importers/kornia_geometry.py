@@ -85,7 +85,9 @@ def _rotation(found: Findings, one: Any) -> None:
 
 def _quarter_turns(found: Findings, one: Any) -> None:
     turns = rounded(*range_of(one, "times"))
-    made = one_of(((ops.QuarterTurn(turns=(turn % 4,)), weight) for turn, weight in turns), read(one, "p"))
+    made = one_of(
+        ((ops.QuarterTurn.model_validate({"turns": (turn % 4,)}), weight) for turn, weight in turns), read(one, "p")
+    )
     found.add("RandomRotation90", made, beyond=None if found.is_square else BLACK)
 
 
