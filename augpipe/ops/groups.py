@@ -1,7 +1,7 @@
 """Ops that choose among others: one of them, some of them, or all or none."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -15,7 +15,7 @@ from augpipe.ops.frame_part import PartOfFrame
 from augpipe.ops.kinds import Ops
 from augpipe.ops.op import NO_BENDS, Drawn, Op, Probability, bends_in_turn, keyed
 from augpipe.ops.random_words import RandomWords
-from augpipe.validation.models import ListOf, told
+from augpipe.validation.models import ListOf, changed, told
 
 __all__ = ["AllOf", "Identity", "OneOf", "SomeOf"]
 
@@ -340,6 +340,24 @@ class AllOf(Group):
             super().apply_stage(frame, drawn, stage)
         for key, op in self.keyed[stage : stage + 1] if self.in_turn else ():
             frame.steps = self.applied_to_some(key, op, frame, drawn[key], at=len(frame.steps))
+
+
+def each_within(by: Callable[[Op], Op]) -> Callable[[Op], Op]:
+    """`by` of an op, or of each op that a group holds; asked for the same op again, it gives the same new one."""
+    made: dict[int, tuple[Op, Op]] = {}  # with the old one, whose id is its own for as long as it lives
+
+    def remade(op: Op) -> Op:
+        if id(op) in made:
+            return made[id(op)][1]
+        if isinstance(op, Group):
+            held = tuple(map(remade, op.ops))
+            is_same = all(new is old for new, old in zip(held, op.ops, strict=True))
+            made[id(op)] = op, op if is_same else changed(op, ops=held)
+        else:
+            made[id(op)] = op, by(op)
+        return made[id(op)][1]
+
+    return remade
 
 
 def ignores_turn(group: Group, *, takes_passes: bool) -> bool:

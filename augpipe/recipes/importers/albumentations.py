@@ -13,8 +13,9 @@ from augpipe.recipes.importers.albumentations_geometry import GEOMETRY
 from augpipe.recipes.importers.albumentations_pixels import PIXELS
 from augpipe.recipes.importers.albumentations_values import BORDERS, INTERPOLATIONS, name_of
 from augpipe.recipes.importers.chosen import all_of, one_of, some_of
-from augpipe.recipes.importers.findings import Findings, Maker, channels, same
+from augpipe.recipes.importers.findings import Findings, Maker
 from augpipe.recipes.importers.functions import NOT_HELD, NOTE, WithSides, custom, with_functions
+from augpipe.recipes.importers.makers import channels, same
 from augpipe.recipes.importers.sides import swap_sides
 from augpipe.recipes.importers.units import FUNCTION, UNIT
 
@@ -56,6 +57,7 @@ def found_in(data: Any, version: str = "") -> Findings:
     measured_as = tuple(f"albumentations-{one}" for one in versions)
     found = Findings(source="albumentations", measured_as=measured_as, name_of=name_of, read=getitem)
     found.changes_units = ("Normalize", "ToFloat", "FromFloat", "ToTensor", FUNCTION)
+    found.clips_blurs = "2" in versions
     _add_all(found, _flattened(data))
     swap_sides(found)
     if name_of(data) == "ReplayCompose":
@@ -212,7 +214,7 @@ def _all_of(found: Findings, one: Mapping[str, Any]) -> None:
 def _to_tensor(found: Findings, one: Mapping[str, Any]) -> None:
     """That of the versions before ToTensorV2: it divides levels by 255, and may normalise them."""
     given = one.get("normalize")
-    if given is not None or not any(isinstance(op, ops.Normalize) for op in found.ops):
+    if given is not None or found.normalize is None:
         mean, std = (given["mean"], given["std"]) if given else ((0.0,), (1.0,))
         found.add("ToTensor", ops.Normalize(mean=channels(mean), std=channels(std)))
 

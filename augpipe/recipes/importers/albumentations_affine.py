@@ -15,7 +15,8 @@ from typing import Any
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.op import Beyond
-from augpipe.recipes.importers.findings import SQUARE_PX, Findings, Look, levels
+from augpipe.recipes.importers.findings import Findings, Look
+from augpipe.recipes.importers.makers import OF_NUMPY, SQUARE_PX, either_way, levels, twice
 
 Limits = tuple[float, float]
 PARTS = ("scale", "translate_percent", "translate_px", "rotate", "shear")
@@ -27,11 +28,7 @@ OF_VERSION_1 = {
 }
 """What version 1 takes where no part is given."""
 UNSCALED: Limits = (1.0, 1.0)
-BORDERS_OF_IMGAUG = {
-    **{name: name for name in ("constant", "edge", "wrap")},
-    "symmetric": "reflect",
-    "reflect": "reflect_101",
-}
+BORDERS_OF_IMGAUG = {name: name for name in ("constant", "edge", "wrap")} | OF_NUMPY
 MOVED_STD, ALIKE_CELLS = sqrt(0.5), 0.4
 """See `piecewise_affine`."""
 ELASTIC_STD = 0.163
@@ -74,12 +71,12 @@ def add_affine_of_imgaug(found: Findings, one: Mapping[str, Any]) -> None:
         ValueError: it looks between pixels or beyond the image in a way that no recipe has.
     """
     look, beyond = look_of_imgaug(one, one["order"])
-    scale, shear = _from(1.0, one["scale"]), _either_way(one["shear"])
+    scale, shear = _from(1.0, one["scale"]), either_way(one["shear"])
     in_px = one["translate_percent"] is None and one["translate_px"] is not None
     moved = _from(0.0, one["translate_px"] if in_px else one["translate_percent"] or 0.0)
     unit: dict[str, Any] = {"unit": "px", "step": 1.0} if in_px else {}
     zoomed = ops.Zoom(factor=scale)
-    turned = ops.Rotate(max_deg=_turned(_either_way(one["rotate"])), step=None)
+    turned = ops.Rotate(max_deg=_turned(either_way(one["rotate"])), step=None)
     translated = ops.Translate(horizontal=moved, vertical=moved, **unit)
     if shear[0] < shear[1]:  # drawn once for both axes
         slanted = ops.Shear(horizontal_deg=shear, vertical_deg=_turned(shear), order="y_first", opposite=True)
@@ -175,17 +172,13 @@ def _axes(value: Any, unchanged: float, left_out: float | None = None) -> tuple[
 
 def _limits(value: Any) -> Limits:
     """A range, or the one number that it is."""
-    low, high = value if isinstance(value, list | tuple) else (value, value)
+    low, high = twice(value)
     return float(low), float(high)
 
 
 def _turned(limits: Limits) -> Limits:
     """The same angles the other way."""
     return 0.0 - limits[1], 0.0 - limits[0]
-
-
-def _either_way(value: Any) -> Limits:
-    return _limits(value if isinstance(value, list | tuple) else (-value, value))
 
 
 def _from(start: float, value: Any) -> Limits:

@@ -20,10 +20,10 @@ from augpipe.recipes.importers.albumentations_values import (
     look_of_resize,
     name_of,
     size_of,
-    twice,
 )
 from augpipe.recipes.importers.chosen import at_times
-from augpipe.recipes.importers.findings import FIELD, Findings, Maker, floored_centre, refused, same
+from augpipe.recipes.importers.findings import Findings, Maker
+from augpipe.recipes.importers.makers import FIELD, floored_centre, refused, same, twice
 from augpipe.recipes.importers.sides import KEEPS_SHAPE
 
 LARGEST_NORMAL = 4.55
@@ -35,18 +35,20 @@ def _at_times(one: Mapping[str, Any], crop: Op) -> Op:
     return at_times(crop, float(one.get("p", 1.0)))
 
 
-def _resize(found: Findings, one: Mapping[str, Any]) -> None:
-    found.add("Resize", _at_times(one, ops.Resize(size=size_of(one))), look=look_of_resize(one))
+def _resized(make: Callable[[Mapping[str, Any]], Op], note: str = "") -> Maker:
+    """What makes images of another size."""
 
-
-def _to_length(kind: type[ops.ResizeShortest | ops.ResizeLongest], note: str) -> Maker:
     def add(found: Findings, one: Mapping[str, Any]) -> None:
-        size = twice(one["max_size"])
-        if len(set(size)) > 1:
-            raise ValueError(f"max_size={list(size)} chooses among several, which is not mapped; give one")
-        found.add(name_of(one), _at_times(one, kind(size=int(size[0]))), note=note, look=look_of_resize(one))
+        found.add(name_of(one), _at_times(one, make(one)), note=note, look=look_of_resize(one))
 
     return add
+
+
+def _length(one: Mapping[str, Any]) -> int:
+    size = twice(one["max_size"])
+    if len(set(size)) > 1:
+        raise ValueError(f"max_size={list(size)} chooses among several, which is not mapped; give one")
+    return int(size[0])
 
 
 def _pad(found: Findings, one: Mapping[str, Any]) -> None:
@@ -91,19 +93,8 @@ def _add_crop(found: Findings, one: Mapping[str, Any], crop: Op) -> None:
     found.add(name_of(one), ops.Pad.model_validate(fields), crop)
 
 
-def _random_crop(found: Findings, one: Mapping[str, Any]) -> None:
-    _add_crop(found, one, ops.RandomCrop(size=size_of(one)))
-
-
-def _random_resized_crop(found: Findings, one: Mapping[str, Any]) -> None:
-    made = ops.RandomResizedCrop(size=size_of(one), scale=tuple(one["scale"]), ratio=tuple(one["ratio"]))
-    found.add("RandomResizedCrop", _at_times(one, made), look=look_of_resize(one))
-
-
-def _random_sized_crop(found: Findings, one: Mapping[str, Any]) -> None:
-    fields = {"height_px": tuple(one["min_max_height"]), "ratio": (one["w2h_ratio"],) * 2}
-    made = ops.RandomResizedCrop.model_validate({"size": size_of(one), **fields})
-    found.add("RandomSizedCrop", _at_times(one, made), look=look_of_resize(one))
+def _sized_crop(one: Mapping[str, Any], **fields: Any) -> Op:
+    return ops.RandomResizedCrop.model_validate({"size": size_of(one), **fields})
 
 
 def _random_scale(found: Findings, one: Mapping[str, Any]) -> None:
@@ -111,13 +102,11 @@ def _random_scale(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("RandomScale", ops.RandomResize(factor=(1.0 + low, 1.0 + high), p=one["p"]), look=look_of_resize(one))
 
 
-def _safe_crop(found: Findings, one: Mapping[str, Any]) -> None:
+def _safe_crop(one: Mapping[str, Any]) -> Op:
     if one.get("erosion_rate"):
         raise ValueError(f"erosion_rate={one['erosion_rate']} lets boxes be cut, which is not mapped; set 0")
     keep = ops.KeepObjects(rule="all", fallback="whole")
-    made = ops.RandomResizedCrop(size=size_of(one), scale=(0.05, 1.0), ratio=(0.5, 2.0), keep_objects=keep)
-    note = "crops are drawn until one holds all boxes, where each edge is drawn between the boxes and the image's."
-    found.add("RandomSizedBBoxSafeCrop", _at_times(one, made), note=note, look=look_of_resize(one))
+    return _sized_crop(one, scale=(0.05, 1.0), ratio=(0.5, 2.0), keep_objects=keep)
 
 
 def _crop_of_a_box(found: Findings, one: Mapping[str, Any]) -> None:
@@ -128,29 +117,27 @@ def _crop_of_a_box(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("AtLeastOneBBoxRandomCrop", _at_times(one, made), note=note)
 
 
-def _center_crop(found: Findings, one: Mapping[str, Any]) -> None:
-    _add_crop(found, one, floored_centre(size_of(one)))
+def _add_map(found: Findings, one: Mapping[str, Any], op: Op, note: str = "") -> None:
+    """A map that looks between pixels and beyond the image."""
+    found.add(name_of(one), op, note=note, look=look_of(one), beyond=border_of(one))
 
 
 def _rotate(found: Findings, one: Mapping[str, Any]) -> None:
     if one.get("crop_border"):
         raise ValueError("crop_border is not mapped")
-    found.add(
-        "Rotate",
-        ops.Rotate(max_deg=limits_of(one, "limit"), step=None, p=one["p"]),
-        look=look_of(one),
-        beyond=border_of(one),
-    )
+    _add_map(found, one, ops.Rotate(max_deg=limits_of(one, "limit"), step=None, p=one["p"]))
 
 
 def _safe_rotate(found: Findings, one: Mapping[str, Any]) -> None:
     """All of what is turned, shrunk; the centre is half a pixel further right and down there, before in version 1."""
-    is_new, half = "fill" in one, (0.5, 0.5)
-    turned = {"max_deg": limits_of(one, "limit"), "step": None, "fit_frame": "down" if is_new else "up"}
-    made: list[Op] = [ops.Rotate.model_validate(turned), ops.Translate(horizontal=half, vertical=half, unit="px")]
-    if not is_new:
-        made.insert(0, ops.Translate(horizontal=(-0.5, -0.5), vertical=(-0.5, -0.5), unit="px"))
-    found.add("SafeRotate", ops.AllOf(ops=tuple(made), p=one["p"]), look=look_of(one), beyond=border_of(one))
+    is_new = "fill" in one
+    fields = {"max_deg": limits_of(one, "limit"), "step": None, "fit_frame": "down" if is_new else "up"}
+    first = [] if is_new else [_moved_px(-0.5)]
+    _add_map(found, one, ops.AllOf(ops=(*first, ops.Rotate.model_validate(fields), _moved_px(0.5)), p=one["p"]))
+
+
+def _moved_px(by: float) -> Op:
+    return ops.Translate(horizontal=(by, by), vertical=(by, by), unit="px")
 
 
 def _shift_scale_rotate(found: Findings, one: Mapping[str, Any]) -> None:
@@ -168,11 +155,11 @@ def _shift_scale_rotate(found: Findings, one: Mapping[str, Any]) -> None:
             whole_px="towards_zero" if is_new else "no",
         ),
     )
-    found.add("ShiftScaleRotate", ops.AllOf(ops=made, p=one["p"]), look=look_of(one), beyond=border_of(one))
+    _add_map(found, one, ops.AllOf(ops=made, p=one["p"]))
 
 
 def _affine(found: Findings, one: Mapping[str, Any]) -> None:
-    found.add("Affine", affine(one), look=look_of(one), beyond=border_of(one))
+    _add_map(found, one, affine(one))
     if one.get("rotate_method", "largest_box") != "largest_box":
         found.note(
             f"rotate_method: boxes hold what they held, where {one['rotate_method']!r} there makes them smaller."
@@ -212,8 +199,7 @@ def _grid_distortion(found: Findings, one: Mapping[str, Any]) -> None:
         fields["cells"] = "whole_px" if is_new else "to_edge"
     else:
         note = "cells are alike and joined, where there the last one takes what is left and each begins a pixel later."
-    made = ops.GridDistortion.model_validate({"num_steps": num, **fields, "p": one["p"]})
-    found.add("GridDistortion", made, note=note, look=look_of(one), beyond=border_of(one))
+    _add_map(found, one, ops.GridDistortion.model_validate({"num_steps": num, **fields, "p": one["p"]}), note)
 
 
 def _elastic_transform(found: Findings, one: Mapping[str, Any]) -> None:
@@ -226,8 +212,7 @@ def _elastic_transform(found: Findings, one: Mapping[str, Any]) -> None:
     if one.get("alpha_affine"):
         note += " The corners of its affine part move by at most 0.15 of the shorter side, so that it does not fold."
     fields = {"sigma": one["sigma"], "affine_px": one.get("alpha_affine") or 0.0, "same": one.get("same_dxdy", False)}
-    made = ops.ElasticTransform.model_validate({"alpha": alpha, **fields, "p": one["p"]})
-    found.add("ElasticTransform", made, note=note, look=look_of(one), beyond=border_of(one))
+    _add_map(found, one, ops.ElasticTransform.model_validate({"alpha": alpha, **fields, "p": one["p"]}), note)
 
 
 def _optical_distortion(found: Findings, one: Mapping[str, Any]) -> None:
@@ -235,15 +220,10 @@ def _optical_distortion(found: Findings, one: Mapping[str, Any]) -> None:
     if max(map(abs, shifts)) > 0.5:  # below, they are rounded to 0
         raise ValueError("shift_limit above 0.5 moves the centre by whole pixels, which is not mapped; lower it")
     mode = one.get("mode", "camera")
-    made: list[Op] = [
-        ops.OpticalDistortion.model_validate({"k": limits_of(one, "distort_limit"), "mode": mode, "p": 1.0})
-    ]
+    bent = ops.OpticalDistortion.model_validate({"k": limits_of(one, "distort_limit"), "mode": mode, "p": 1.0})
     # the centre is half a pixel further right and down there: of the image, and in fisheye mode of the view, too
-    made.insert(0, ops.Translate(horizontal=(-0.5, -0.5), vertical=(-0.5, -0.5), unit="px"))
-    if mode == "fisheye":
-        made.append(ops.Translate(horizontal=(0.5, 0.5), vertical=(0.5, 0.5), unit="px"))
-    moved = ops.AllOf.model_validate({"ops": made, "p": one["p"]})
-    found.add("OpticalDistortion", moved, look=look_of(one), beyond=border_of(one))
+    then = [_moved_px(0.5)] if mode == "fisheye" else []
+    _add_map(found, one, ops.AllOf(ops=(_moved_px(-0.5), bent, *then), p=one["p"]))
 
 
 def _flip(found: Findings, one: Mapping[str, Any]) -> None:
@@ -265,16 +245,21 @@ def _d4(p: float) -> Op:
 
 
 GEOMETRY: dict[str, Maker] = {
-    "RandomResizedCrop": _random_resized_crop,
+    "RandomResizedCrop": _resized(lambda one: _sized_crop(one, scale=one["scale"], ratio=one["ratio"])),
     "RandomScale": _random_scale,
-    "RandomSizedCrop": _random_sized_crop,
-    "CenterCrop": _center_crop,
-    "Resize": _resize,
-    "SmallestMaxSize": _to_length(ops.ResizeShortest, "the long side is rounded down."),
-    "LongestMaxSize": _to_length(ops.ResizeLongest, ""),
+    "RandomSizedCrop": _resized(
+        lambda one: _sized_crop(one, height_px=one["min_max_height"], ratio=(one["w2h_ratio"],) * 2)
+    ),
+    "CenterCrop": lambda found, one: _add_crop(found, one, floored_centre(size_of(one))),
+    "Resize": _resized(lambda one: ops.Resize(size=size_of(one))),
+    "SmallestMaxSize": _resized(lambda one: ops.ResizeShortest(size=_length(one)), "the long side is rounded down."),
+    "LongestMaxSize": _resized(lambda one: ops.ResizeLongest(size=_length(one))),
     "PadIfNeeded": _pad,
-    "RandomCrop": _random_crop,
-    "RandomSizedBBoxSafeCrop": _safe_crop,
+    "RandomCrop": lambda found, one: _add_crop(found, one, ops.RandomCrop(size=size_of(one))),
+    "RandomSizedBBoxSafeCrop": _resized(
+        _safe_crop,
+        "crops are drawn until one holds all boxes, where each edge is drawn between the boxes and the image's.",
+    ),
     "AtLeastOneBBoxRandomCrop": _crop_of_a_box,
     "BBoxSafeRandomCrop": refused(
         "leaves each crop at its own size; write RandomSizedBBoxSafeCrop, or here RandomResizedCrop(size=..., "

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from augpipe import ops
-from augpipe.recipes.importers.albumentations_values import from_zero, limits_of, name_of, twice
-from augpipe.recipes.importers.findings import Findings, Maker, levels, refused, same
+from augpipe.recipes.importers.albumentations_values import from_zero, limits_of, name_of
+from augpipe.recipes.importers.findings import Findings, Maker
+from augpipe.recipes.importers.makers import jitter, levels, refused, same, shifted, twice
 
 OPENCV_SIGMAS = {3: 0.8493, 5: 1.08, 7: 1.42}
 """The sigmas that are nearest to the kernels that OpenCV has of these sizes for a sigma of 0."""
@@ -24,8 +25,7 @@ def _jitter(found: Findings, one: Mapping[str, Any]) -> None:
             raise ValueError(f"hue={hue} leaves -0.5..0.5, which version 2 refuses; read version 1 by version='1'")
         if isinstance(one["hue"], list | tuple):
             raise ValueError(f"hue={hue} leaves -0.5..0.5, which version 1 refuses of a range; choose one within it")
-    fields |= {"hue": hue, "about": "mean", "space": "hsv", "p": one["p"]}
-    found.add("ColorJitter", ops.ColorJitter.model_validate(fields))
+    found.add("ColorJitter", jitter(fields | {"hue": hue}, one["p"]))
 
 
 def _hue_saturation_value(found: Findings, one: Mapping[str, Any]) -> None:
@@ -69,16 +69,6 @@ def _fancy_pca(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("FancyPCA", ops.Lighting(std=one["alpha"], p=one["p"]), note=note)
 
 
-def _one_of_both(found: Findings, one: Mapping[str, Any], name: str) -> None:
-    """What newer versions made one transform, of the older ones that change brightness or contrast alone."""
-    found.add(
-        name_of(one),
-        ops.BrightnessContrast.model_validate(
-            {"brightness": (0, 0), "contrast": (0, 0), "p": one["p"]} | {name: limits_of(one, "limit")}
-        ),
-    )
-
-
 def _to_gray(found: Findings, one: Mapping[str, Any]) -> None:
     if one.get("method", "weighted_average") != "weighted_average" or one.get("num_output_channels", 3) != 3:
         raise ValueError("only the weighted average in three channels is mapped; Recipe(channels=1) keeps one")
@@ -108,12 +98,6 @@ def _fog(found: Findings, one: Mapping[str, Any]) -> None:
     fields = {"density": (one["fog_coef_lower"], one["fog_coef_upper"]), "alpha": one["alpha_coef"], "p": one["p"]}
     note = "a square of an even number of pixels, which the blur goes over there, has one more; levels are not rounded."
     found.add("RandomFog", ops.Fog.model_validate(fields), note=note)
-
-
-def _iso_noise(found: Findings, one: Mapping[str, Any]) -> None:
-    made = ops.ISONoise(hue=tuple(one["color_shift"]), intensity=tuple(one["intensity"]), p=one["p"])
-    note = "grain is as strong as in an image whose lightness varies by 0.2; there by how much the image's own does."
-    found.add("ISONoise", made, note=note)
 
 
 def _shadow(found: Findings, one: Mapping[str, Any]) -> None:
@@ -160,10 +144,7 @@ def _holes(found: Findings, one: Mapping[str, Any], fields: dict[str, Any], note
 
 
 def _fill(one: Mapping[str, Any]) -> tuple[float, float, float]:
-    fill = one.get("fill", one.get("fill_value", 0))
-    if isinstance(fill, str):
-        raise ValueError(f"fill={fill!r} is not mapped; levels are")
-    return levels(fill)
+    return levels(one.get("fill", one.get("fill_value", 0)))
 
 
 def _of_masks(one: Mapping[str, Any]) -> str:
@@ -213,13 +194,10 @@ def _pixel_dropout(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _rgb_shift(found: Findings, one: Mapping[str, Any]) -> None:
-    limits = {limits_of(one, f"{channel}_shift_limit") for channel in "rgb"}
-    low, high = limits.pop()
-    if limits or low != -high:
-        raise ValueError("limits that differ between channels, or are not the same both ways, are not mapped")
+    ranges = [limits_of(one, f"{channel}_shift_limit") for channel in "rgb"]
     is_part = any(isinstance(limit, float) and 0.0 < abs(limit) < 1.0 for limit in twice(one["r_shift_limit"]))
-    levels_of_one = 255.0 if is_part else 1.0  # parts of the full level, in newer versions
-    found.add("RGBShift", ops.ColorCast(max_shift=high * levels_of_one, step=None, channel_p=1.0, p=one["p"]))
+    # parts of the full level, in newer versions
+    found.add("RGBShift", shifted(ranges, 255.0 if is_part else 1.0, one["p"]))
 
 
 def _odd(size: int) -> int:
@@ -312,11 +290,6 @@ def _downscale(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("Downscale", ops.Downscale.model_validate({"scale": tuple(scale), "p": one["p"]}))
 
 
-def _grid_shuffle(found: Findings, one: Mapping[str, Any]) -> None:
-    made = ops.GridShuffle.model_validate({"grid": tuple(one["grid"]), "p": one["p"]})
-    found.add("RandomGridShuffle", made, note=LARGER_CELLS)
-
-
 def _sharpen(found: Findings, one: Mapping[str, Any]) -> None:
     if one.get("method", "kernel") != "kernel":
         raise ValueError(f"method={one['method']!r} is not mapped; 'kernel' is")
@@ -340,8 +313,8 @@ def _threshold(one: Mapping[str, Any]) -> tuple[int, ...]:
 PIXELS: dict[str, Maker] = {
     "ColorJitter": _jitter,
     "RandomBrightnessContrast": _brightness_contrast,
-    "RandomBrightness": lambda found, one: _one_of_both(found, one, "brightness"),
-    "RandomContrast": lambda found, one: _one_of_both(found, one, "contrast"),
+    "RandomBrightness": same(ops.BrightnessContrast, brightness=lambda one: limits_of(one, "limit"), contrast=(0, 0)),
+    "RandomContrast": same(ops.BrightnessContrast, brightness=(0, 0), contrast=lambda one: limits_of(one, "limit")),
     "MultiplicativeNoise": _multiply,
     "FancyPCA": _fancy_pca,
     "HueSaturationValue": _hue_saturation_value,
@@ -374,14 +347,19 @@ PIXELS: dict[str, Maker] = {
     "MotionBlur": _motion_blur,
     "CLAHE": _clahe,
     "Downscale": _downscale,
-    "RandomGridShuffle": _grid_shuffle,
+    "RandomGridShuffle": same(ops.GridShuffle, grid=lambda one: one["grid"], note=LARGER_CELLS),
     "ImageCompression": _compression,
     "JpegCompression": _compression,
     "Sharpen": _sharpen,
     "IAASharpen": _sharpen,
     "Emboss": _blend(ops.Emboss, "strength"),
     "IAAEmboss": _blend(ops.Emboss, "strength"),
-    "ISONoise": _iso_noise,
+    "ISONoise": same(
+        ops.ISONoise,
+        hue=lambda one: one["color_shift"],
+        intensity=lambda one: one["intensity"],
+        note="grain is as strong as in an image whose lightness varies by 0.2; there by how much the image's own does.",
+    ),
     "RandomFog": _fog,
     "RandomShadow": _shadow,
     "ChannelDropout": _channel_dropout,

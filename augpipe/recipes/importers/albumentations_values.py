@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from augpipe.ops.op import Beyond
-from augpipe.recipes.importers.findings import Look, levels
+from augpipe.recipes.importers.findings import Look
+from augpipe.recipes.importers.makers import either_way, levels
 
 BORDERS = {0: "constant", 1: "edge", 2: "reflect", 3: "wrap", 4: "reflect_101"}
 """OpenCV's border modes."""
@@ -25,9 +26,7 @@ def size_of(one: Mapping[str, Any]) -> tuple[int, int]:
 
 def limits_of(one: Mapping[str, Any], name: str, centre: float = 0.0) -> tuple[float, float]:
     """A range that may be given as how far it reaches either way."""
-    value = one[name]
-    low, high = value if isinstance(value, list | tuple) else (centre - value, centre + value)
-    return float(low), float(high)
+    return either_way(one[name], centre)
 
 
 def look_of(one: Mapping[str, Any]) -> Look:
@@ -60,8 +59,3 @@ def border_of(one: Mapping[str, Any]) -> Beyond:
 def from_zero(value: Any) -> tuple[Any, ...]:
     """A range that may be given as its end."""
     return tuple(value) if isinstance(value, list | tuple) else (0.0, value)
-
-
-def twice(value: Any) -> tuple[Any, ...]:
-    """A range that may be given as one number."""
-    return tuple(value) if isinstance(value, list | tuple) else (value, value)

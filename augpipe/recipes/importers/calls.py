@@ -233,11 +233,13 @@ class Script:
                     return self._once(node, value, around)
             case ast.Lambda():
                 return _lambda(TORCHVISION, node, node)
-            case (
-                ast.ListComp(elt=item, generators=[ast.comprehension(target=ast.Name(id=name), iter=of, ifs=[])])
-                | ast.GeneratorExp(elt=item, generators=[ast.comprehension(target=ast.Name(id=name), iter=of, ifs=[])])
-            ) if isinstance(each := self.value(of, names), list | tuple) and len(each) <= MAX_EACH:
-                return [self.value(item, names.bound({name: Known(one)})) for one in each]
+            case ast.ListComp(generators=[of]) | ast.GeneratorExp(generators=[of]) if (
+                isinstance(of.target, ast.Name)
+                and not of.ifs
+                and isinstance(each := self.value(of.iter, names), list | tuple)
+                and len(each) <= MAX_EACH
+            ):
+                return [self.value(node.elt, names.bound({of.target.id: Known(one)})) for one in each]
             case ast.Attribute(value=ast.Name(id=name)) if (found := names.find(name)) and isinstance(
                 found[0], ast.ClassDef
             ):
@@ -254,11 +256,7 @@ class Script:
             case ast.Call():
                 return self._called(node, names)
         callable_by = [function for function in dict.fromkeys(self.arguments.values()) if function in self.body]
-        if (
-            isinstance(node, ast.Name)
-            and (function := self.arguments.get(node.id)) is not None
-            and function in self.body
-        ):
+        if isinstance(node, ast.Name) and (function := self.arguments.get(node.id)) in callable_by:
             raise ValueError(
                 f"line {node.lineno}: {node.id} is known only when {function.name} is called. Give it, as "
                 f"{_example(function, node.id)}."
@@ -296,20 +294,12 @@ class Script:
         Raises:
             ValueError: it takes none of that name.
         """
-        arguments = function.args
-        positional = (*arguments.posonlyargs, *arguments.args)
-        every = [argument.arg for argument in (*positional, *arguments.kwonlyargs)]
-        defaults = dict(zip(reversed([one.arg for one in positional]), reversed(arguments.defaults), strict=False))
-        defaults |= {
-            one.arg: value for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value
-        }
+        every = _parameters(function)
         given = {**dict(zip(every, args, strict=False)), **kwargs}
-        unknown = [name for name in given if name not in every]
-        if unknown or len(args) > len(positional):
+        if not given.keys() <= every.keys() or len(args) > len(every) - len(function.args.kwonlyargs):
             raise ValueError(f"{function.name} takes {', '.join(every) or 'nothing'}, and is given another argument.")
         values: dict[str, Meaning] = {}
-        for name in every:
-            default = defaults.get(name)
+        for name, default in every.items():
             told = "" if default is None else f"{name}={ast.unparse(default)}, as {function.name} has it by default."
             unsaid = None if default is None else Default(default, told)
             values[name] = Known(given[name]) if name in given else unsaid
@@ -427,14 +417,19 @@ def _gives(node: ast.AST) -> bool:
     return isinstance(node, ast.Return) and node.value is not None
 
 
+def _parameters(function: ast.FunctionDef) -> dict[str, ast.expr | None]:
+    """The arguments of a function and their defaults, those that are given by name alone last."""
+    positional = (*function.args.posonlyargs, *function.args.args)
+    defaults = [None] * (len(positional) - len(function.args.defaults)) + function.args.defaults
+    names = [one.arg for one in (*positional, *function.args.kwonlyargs)]
+    return dict(zip(names, (*defaults, *function.args.kw_defaults), strict=True))
+
+
 def _example(function: ast.FunctionDef, name: str = "") -> str:
     """A call of a function with values for what has none."""
-    positional = (*function.args.posonlyargs, *function.args.args)
-    needed = [one.arg for one in positional[: len(positional) - len(function.args.defaults)] if one.arg != "self"]
-    needed += [
-        one.arg for one, value in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True) if not value
-    ]
-    named = needed or [one.arg for one in positional][:1] or ([name] if name else [])
+    every = _parameters(function)
+    needed = [one for one, default in every.items() if default is None and one != "self"]
+    named = needed or [*every][:1] or ([name] if name else [])
     return f"{function.name}({', '.join(f'{one}=...' for one in named)})"
 
 

@@ -1,13 +1,10 @@
 """What an importer finds on its way: ops, what differs, and what cannot be mapped."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-import numpy as np
-
-from augpipe import ops
-from augpipe.ops import Op
+from augpipe.ops import Normalize, OneOf, Op
 from augpipe.ops.crops import seen_beyond
 from augpipe.ops.op import Beyond, keyed
 from augpipe.ops.resizes import left_unlike
@@ -24,29 +21,23 @@ from augpipe.recipes.importers.functions import NOT_RUN, OF_SCRIPT
 from augpipe.recipes.importers.looks import (
     FIRST,
     INTERPOLATIONS,
+    acts_before,
+    bordered_behind_resizes,
     in_turn,
     look_alone,
     looked_at_once,
-    padded_behind_resizes,
+    with_held,
 )
 from augpipe.recipes.importers.measured import judged
 from augpipe.recipes.importers.reasons import in_their_words, reason, unknown
 from augpipe.recipes.importers.sides import sides_of
 from augpipe.recipes.importers.units import leave_out_behind, normalize_last
+from augpipe.validation.models import changed
 
-PILLOW_FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
-FIELD = "the field is made of B-splines, with the variance and nearly the correlation of filtered noise."
-"""What differs in an elastic transform."""
-UNEVEN = "corners that no perspective gives, or nearly so, move less."
-"""What differs in a perspective of a distortion above 0.6."""
-UNCLIPPED = "numbers are kept within 0..1, and there they may leave it."
-"""What differs in noise."""
+BROUGHT_BACK = "what maps before it move out of the image is seen again, where there its border is."
+"""What differs in a map behind another one, where one look-up does both."""
 BEFORE_RESIZES = "its border is made of pixels before they are resized, and there of those behind."
-"""What differs in a padding that repeats or mirrors single pixels."""
-MOST_RECTANGLES = 8
-"""That an image is erased in."""
-SQUARE_PX = 224
-"""The side of a frame, in pixels, where it depends on the image."""
+"""What differs in a border: by up to 7 levels in the mean of a padding, and 2 of photographs that a map moves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,10 +107,16 @@ class Findings:
     """What the images are held in, of torchvision: "pillow" or "tensors", and empty where nothing says so."""
     changes_units: tuple[str, ...] = ("Normalize",)
     """Transforms that change what numbers count in, or may."""
+    clips_blurs: bool = False
+    """Whether blurs keep floats within 0..1."""
     counts_in_parts: bool = False
     """Whether images leave in 0..1 where nothing normalises them."""
     mask_fills: set[int] = field(default_factory=set)
     """Labels that label maps show beyond the image there, but for the one here."""
+    beyond: Beyond = ("context", (0.0, 0.0, 0.0))
+    """What the recipe shows beyond the image; known when all is found, as the next one."""
+    look: Look = Look(interpolation="bilinear", antialias=True)
+    """How the recipe looks between pixels."""
 
     def add(
         self,
@@ -177,6 +174,11 @@ class Findings:
         return inner
 
     @property
+    def normalize(self) -> Normalize | None:
+        """What makes numbers of levels, of what was found so far."""
+        return next((op for op in [*self.outer, *self.ops] if isinstance(op, Normalize)), None)
+
+    @property
     def is_square(self) -> bool:
         """Whether what was found so far makes frames that are as high as wide."""
         return len(self.sides) == 2 and self.sides[0] == self.sides[1]
@@ -190,26 +192,27 @@ class Findings:
         """Leave out what draws a size for each image, where nothing behind it makes them one."""
         while (unlike := left_unlike([op for op in self.ops if op.is_crop])) is not None:
             self.ops[:] = [op for op in self.ops if op is not unlike]
-            for place, row in enumerate(self.rows):
-                if any(op is unlike for op in row.ops):
-                    told = "leaves each image at its own size; put RandomCrop, or another crop or Resize, behind it"
-                    self.rows[place] = Row(name=row.name, verdict="left out", note=told)
+            for place in self._rows_of(unlike):
+                told = "leaves each image at its own size; put RandomCrop, or another crop or Resize, behind it"
+                self.rows[place] = Row(name=self.rows[place].name, verdict="left out", note=told)
 
-    def _note_order(self, beyond: Beyond, interpolation: str) -> None:
+    def _fits(self, listed: list[Op]) -> bool:
+        """Whether ops take no more passes than a view may."""
+        return len(passes_of(keyed(listed), self.beyond, self.look.interpolation)) <= MOST_PASSES
+
+    def _note_order(self) -> None:
         """Say of groups of both colours and geometry, whose colours act behind all geometry of their pass, where that
         is not the same; and of all steps, where the listed order takes more passes than a view may."""
-        acting = keyed(self.ops)
-        passes = passes_of(acting, beyond, interpolation)
+        acting, interpolation = keyed(self.ops), self.look.interpolation
+        passes = passes_of(acting, self.beyond, interpolation)
         if len(passes) > MOST_PASSES and all(op.in_files for op in self.ops):  # the recipe refuses functions by name
             passes = (acting,)
             self.ops[:] = in_one_pass(self.ops)
-        for step, look_up in late_steps(passes, beyond, interpolation):
+        for step, look_up in late_steps(passes, self.beyond, interpolation):
             self._act_late(step, look_up)
-        for one in (one for own in passes for one in padded_behind_resizes(own)):
-            for place, row in enumerate(self.rows):
-                if any(own is one for own in row.ops):
-                    self._differs(place, BEFORE_RESIZES)
-                    self.note(f"{row.name}: {BEFORE_RESIZES}")
+        for one in (one for own in passes for one in bordered_behind_resizes(self.rows, own)):
+            for place in self._rows_of(one):
+                self.differs(place, BEFORE_RESIZES)
         for names in (looked_at_once(self.rows, own) for own in passes):
             if len(names) > 1:
                 told = f"one look-up here, less blurred than by {self.source}, which interpolates each time."
@@ -219,14 +222,19 @@ class Findings:
         before = f"the {look_up.op}" if look_up.is_crop else look_up.op
         told = in_their_words(f"stands before {before}, and acts after it here.", self.rows)
         self.note(f"{in_their_words(op.op, self.rows)}: {told}")
-        for place, row in enumerate(self.rows):
-            if any(own is op for own in row.ops):
-                self._differs(place, told)
+        for place in self._rows_of(op):
+            self.differs(place, told, is_noted=True)
 
-    def _differs(self, place: int, told: str) -> None:
-        """One more difference of a row."""
+    def _rows_of(self, op: Op) -> list[int]:
+        """The places of the rows that have an op of their own."""
+        return [place for place, row in enumerate(self.rows) if any(own is op for own in row.ops)]
+
+    def differs(self, place: int, told: str, *, is_noted: bool = False) -> None:
+        """One more difference of a row, which is among the notes where it is not yet."""
         row = self.rows[place]
         self.rows[place] = replace(row, verdict="near", note=f"{row.note} {told}".strip())
+        if not is_noted:
+            self.note(f"{row.name}: {told}")
 
     def _judge(self) -> None:
         """Have the figures say which rows are exact; what differs in those is less than is worth a note."""
@@ -238,61 +246,69 @@ class Findings:
             if new.verdict == "near" and not old.note:
                 self.note(f"{new.name}: {new.note}")
 
-    def _one_look(self, beyond: Beyond) -> Look:
-        """The look of the recipe: that of the first transform that resizes, else of the first that has one."""
-        looks = [row.look for row in self.rows if row.look]
-        own = next(
-            (look for look in looks if look.antialias is not None), looks[0] if looks else Look(interpolation="")
-        )
-        chosen = Look(
-            interpolation=own.interpolation if own.interpolation in INTERPOLATIONS else "bilinear",
-            antialias=own.antialias is not False,
-        )
-        if len(passes_of(keyed(self.ops), beyond, chosen.interpolation)) > MOST_PASSES:
+    def _look_once(self) -> None:
+        """Have the recipe look as the first transform that resizes, else as the first that may shrink, or looks."""
+        looking = [row for row in self.rows if row.look]
+        resizing = [row for row in looking if any(op.is_crop for op in row.ops)]
+        looks = [row.look for row in (*resizing, *looking) if row.look] or [self.look]
+        own = next((look for look in looks if look.antialias is not None), looks[0])
+        name = own.interpolation if own.interpolation in INTERPOLATIONS else "bilinear"
+        self.look = Look(interpolation=name, antialias=own.antialias is not False)
+        if not self._fits(self.ops):
             self._share_look()
         for place, row in enumerate(self.rows):
-            if row.look and not any(map(has_own_look, row.ops)):
-                told = ""
-                if row.look.interpolation != chosen.interpolation:
-                    told = f"{row.look.interpolation} interpolation becomes {chosen.interpolation}."
-                elif row.look.antialias not in (None, chosen.antialias) and chosen.interpolation != "nearest":
-                    told = "shrinking averages." if chosen.antialias else "shrinking does not average."
-                is_other = row.look.interpolation != chosen.interpolation
-                if told and not (is_other and self._looks_alone(place, beyond, chosen)):
-                    self._differs(place, told)
-                    self.note(f"{row.name}: {told}")
-        return chosen
+            if row.look is None or any(map(has_own_look, row.ops)):
+                continue
+            if row.look.interpolation != name:
+                if not self._looks_alone(place):
+                    self.differs(place, f"{row.look.interpolation} interpolation becomes {name}.")
+            elif row.look.antialias not in (None, self.look.antialias) and name != "nearest":
+                self.differs(place, "shrinking averages." if self.look.antialias else "shrinking does not average.")
 
     def _share_look(self) -> None:
         """Have policies be part of the one look-up, where a pass for each of their groups is more than a view may."""
-        made = {id(op): without_own_look(op) for op in self.ops}
         for place, row in enumerate(self.rows):
             if any(map(has_own_look, row.ops)):
-                self.rows[place] = replace(row, ops=tuple(made[id(op)] for op in row.ops))
-                self._differs(place, FIRST)
-                self.note(f"{row.name}: {FIRST}")
-        self.ops[:] = [made[id(op)] for op in self.ops]
+                self.differs(place, FIRST)
+        for op in filter(has_own_look, list(self.ops)):
+            self._replace(op, without_own_look(op))
 
-    def _part_bends(self, beyond: Beyond, chosen: Look) -> None:
-        """Have what bends or projects an image behind something else that does so look alone."""
+    def _part_maps(self) -> None:
+        """Have a map look alone behind another one that bends an image as it does, or shows what is beyond it: one
+        look-up brings back what the first one moves out."""
         for place, row in enumerate(self.rows):
-            at = next((at for at, op in enumerate(self.ops) if row.ops and op is row.ops[0]), None)
-            if row.look and at is not None and any(map(_bends, row.ops)):
-                first = max((nth + 1 for nth, op in enumerate(self.ops[:at]) if has_own_look(op)), default=0)
-                if any(map(_bends, self.ops[first:at])):
-                    self._looks_alone(place, beyond, chosen)
+            before = [held for op in acts_before(self.ops, row) for held in with_held(op)]
+            bends = any(map(_bends, row.ops)) and any(map(_bends, before))
+            maps = [other.ops[0] for other in self.rows if other.look and other.ops and not other.ops[0].is_crop]
+            brings_back = row.beyond is not None and any(held is op for held in before for op in maps)
+            alone = row.look and (bends or brings_back) and (self._looks_alone(place) or self._chosen_alone(row))
+            if row.look and brings_back and not alone:
+                self.differs(place, BROUGHT_BACK)
 
-    def _act_in_turn(self, beyond: Beyond, interpolation: str) -> None:
+    def _chosen_alone(self, row: Row) -> bool:
+        """Have the group that chooses a map among others look alone, where there is a pass left."""
+        for at, op in enumerate(self.ops):
+            if isinstance(op, OneOf) and any(one is row.ops[0] for one in op.ops):
+                held = [self.rows[place] for one in op.ops for place in self._rows_of(one)]
+                looks = {one.look.interpolation for one in held if one.look}
+                if len(looks) != 1 or not looks <= set(INTERPOLATIONS) or not all(one.is_geometry for one in op.flat):
+                    return False
+                new = changed(op, own_look=looks.pop())
+                if self._fits([*self.ops[:at], new, *self.ops[at + 1 :]]):
+                    self._replace(op, new)
+                    return True
+        return False
+
+    def _act_in_turn(self) -> None:
         """Have groups in which a step waits for a look-up act in turn, where there are passes left; else say so."""
         told = {id(inner) for row in self.rows if FIRST in row.note for op in row.ops for inner in op.flat}
         for at, op in enumerate(self.ops):
-            late = [*late_within(op, self.ops[:at], beyond, interpolation)]
+            late = [*late_within(op, self.ops[:at], self.beyond, self.look.interpolation)]
             if all(id(step) in told for step, _ in late):
                 continue
-            made = in_turn(op, interpolation)
-            listed = [*self.ops[:at], made, *self.ops[at + 1 :]]
-            waits = any(late_within(made, self.ops[:at], beyond, interpolation))
-            if not waits and len(passes_of(keyed(listed), beyond, interpolation)) <= MOST_PASSES:
+            made = in_turn(op, self.look.interpolation)
+            waits = any(late_within(made, self.ops[:at], self.beyond, self.look.interpolation))
+            if not waits and self._fits([*self.ops[:at], made, *self.ops[at + 1 :]]):
                 self._replace(op, made)
             else:
                 for step, look_up in late:
@@ -301,15 +317,15 @@ class Findings:
     def _replace(self, old: Op, new: Op) -> None:
         """Have an op be another one, in rows, too."""
         self.ops[:] = [new if op is old else op for op in self.ops]
-        for place, row in enumerate(self.rows):
-            if any(op is old for op in row.ops):
-                self.rows[place] = replace(row, ops=tuple(new if op is old else op for op in row.ops))
+        for place in self._rows_of(old):
+            row = self.rows[place]
+            self.rows[place] = replace(row, ops=tuple(new if op is old else op for op in row.ops))
 
-    def _looks_alone(self, place: int, beyond: Beyond, chosen: Look) -> bool:
+    def _looks_alone(self, place: int) -> bool:
         """Have a map that looks otherwise than the recipe do so in a pass of its own, where there is one left."""
         row = self.rows[place]
         alone = look_alone(self.ops, row)
-        if alone is None or len(passes_of(keyed(alone), beyond, chosen.interpolation)) > MOST_PASSES:
+        if alone is None or not self._fits(alone):
             return False
         old, group = next((old, new) for old, new in zip(self.ops, alone, strict=False) if old is not new)
         self.ops[:], self.rows[place] = alone, replace(row, ops=(group,))
@@ -331,11 +347,11 @@ class Findings:
             leave_out_behind(self)
         own = next((op.beyond for op in self.ops if op.is_crop and op.beyond), None)
         borders = [*([own] if own else []), *(seen_beyond(*row.beyond) for row in self.rows if row.beyond)]
-        border, fill = borders[0] if borders else ("context", (0.0, 0.0, 0.0))
-        look = self._one_look((border, fill))
-        self._part_bends((border, fill), look)
-        self._act_in_turn((border, fill), look.interpolation)
-        self._note_order((border, fill), look.interpolation)
+        self.beyond = border, fill = borders[0] if borders else self.beyond
+        self._look_once()
+        self._part_maps()
+        self._act_in_turn()
+        self._note_order()
         if self.problems and strict is not False:
             how = " by strict=False (--leave-out)," if strict else ""
             raise ValueError(
@@ -356,97 +372,14 @@ class Findings:
             )
             for place, row in enumerate(self.rows):
                 if row.beyond and seen_beyond(*row.beyond) != borders[0]:
-                    self._differs(place, f"beyond the image it shows {borders[0][0]}.")
+                    self.differs(place, f"beyond the image it shows {borders[0][0]}.", is_noted=True)
         fields = {"border": border, "fill": fill, "channels": self.channels, "ops": tuple(self.ops)}
-        return {**fields, "interpolation": look.interpolation, "antialias": look.antialias}
+        return {**fields, "interpolation": self.look.interpolation, "antialias": self.look.antialias}
 
 
 def _bends(op: Op) -> bool:
     return any(inner.is_lens or inner.is_projective for inner in op.flat)
 
 
-def erase(p: float, scale: Any, ratio: Any, fill: Any, normalised: Op | None) -> ops.Erase:
-    """An Erase, in terms of what normalisation makes of it."""
-    erased = ops.Erase(p=p, scale=tuple(scale), ratio=tuple(ratio), fill=fill)
-    if isinstance(normalised, ops.Normalize):
-        return erased.model_copy(update={"mean": normalised.mean, "std": normalised.std})
-    # before a Normalize noise is 0 +- 1 in numbers of 0..1
-    return erased.model_copy(update={"mean": (0.0,) * 3, "std": (1.0,) * 3}) if fill == "noise" else erased
-
-
-def erase_several(p: float, scale: Any, ratio: Any, fill: Any, normalised: Op | None, num: tuple[int, int]) -> Op:
-    """As `erase`, of a drawn number of rectangles, which share the area: timm's."""
-    if num == (1, 1):
-        return erase(p, scale, ratio, fill, normalised)
-    if not 1 <= num[0] <= num[1] <= MOST_RECTANGLES:
-        raise ValueError(f"{num[0]} to {num[1]} rectangles are not mapped; 1 to {MOST_RECTANGLES} are")
-    choices: list[Op] = []
-    for count in range(num[0], num[1] + 1):
-        parts = tuple(share / count for share in scale)
-        each = tuple(erase(1.0, parts, ratio, fill, normalised) for _ in range(count))
-        choices.append(each[0] if count == 1 else ops.AllOf.model_validate({"ops": each}))
-    return ops.OneOf.model_validate({"ops": choices, "p": p})
-
-
-def floored_centre(size: Any) -> Op:
-    """The centre where half a pixel is cut off: `CenterCrop` rounds it, as torchvision does."""
-    return ops.RandomCrop(size=tuple(size), p=0.0)
-
-
-def levels(value: Any) -> tuple[float, float, float]:
-    """R, G, B of a fill that is given as a number, a sequence or None.
-
-    Raises:
-        ValueError: there is one for each type of torchvision's.
-    """
-    if isinstance(value, Mapping):
-        raise ValueError("a fill for each type is not mapped; give one number, or one a channel")
-    value = 0.0 if value is None else value
-    if isinstance(value, Sequence):
-        red, green, blue = value if len(value) == 3 else (value[0],) * 3
-        return float(red), float(green), float(blue)
-    return (float(value),) * 3
-
-
-def channels(value: Any, white: float = 1.0) -> Any:
-    """A mean or std for `ops.Normalize`: the numbers of a sequence, an array or a tensor; what holds none as it is.
-
-    Args:
-        value: them, where white is that number.
-        white: 1, or 255 of levels.
-    """
-    try:
-        return tuple((np.asarray(value, np.float64).reshape(-1) / white).tolist())
-    except (TypeError, ValueError):
-        return value
-
-
 Maker = Callable[[Findings, Any], None]
 """What makes ops of a transform, and adds them with what differs."""
-
-
-def refused(told: str) -> Maker:
-    """Refuse a transform that is known, and say why."""
-
-    def add(found: Findings, one: Any) -> None:
-        raise ValueError(told)
-
-    return add
-
-
-def same(kind: type[Op], *, note: str = "", **fields: Any) -> Maker:
-    """A row of a library's table: one op, as often as the transform.
-
-    Args:
-        kind: the op.
-        note: what differs.
-        fields: those of the op, each a value or made of the transform; `p` is the transform's own unless it is one.
-    """
-
-    def add(found: Findings, one: Any) -> None:
-        made = {name: value(one) if callable(value) else value for name, value in fields.items()}
-        if "p" in kind.model_fields and "p" not in made:
-            made["p"] = found.read(one, "p")
-        found.add(found.name_of(one), kind.model_validate(made), note=note)
-
-    return add

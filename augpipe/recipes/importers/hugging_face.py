@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from augpipe import ops
-from augpipe.recipes.importers.findings import PILLOW_FILTERS, Findings, Look, channels, floored_centre
+from augpipe.ops import Op
+from augpipe.recipes.importers.findings import Findings, Look
+from augpipe.recipes.importers.makers import PILLOW_FILTERS, channels, floored_centre
 from augpipe.recipes.importers.units import UNIT
 
 SQUARE_BY_TYPE = {
@@ -92,24 +94,24 @@ def _resize(found: Findings, settings: Mapping[str, Any], kind: str) -> None:
     multiple = settings.get("ensure_multiple_of") or 1
     if "height" in size and any(side % multiple for side in _sides(size)):
         raise ValueError(f"ensure_multiple_of: {multiple} is not mapped; give sides that are multiples of it")
-    if kind.startswith("Levit") and "shortest_edge" in size:
-        found.add("resize", ops.ResizeShortest(size=int(256 / 224 * size["shortest_edge"])), look=look)
-    elif "height" in size:
-        found.add("resize", ops.Resize(size=_sides(size)), look=look)
-    elif "shortest_edge" not in size:
-        found.add("resize", ops.ResizeLongest(size=size["longest_edge"]), look=look)
+    px: Any = size.get("shortest_edge")
+    is_whole = kind.startswith("PoolFormer")  # others cut the part out
+    cut: list[Op] = []
+    made: Op
+    if "height" in size:
+        made = ops.Resize(size=_sides(size))
+    elif px is None:
+        made = ops.ResizeLongest(size=size["longest_edge"])
+    elif kind.startswith("Levit"):
+        made = ops.ResizeShortest(size=int(256 / 224 * px))
+    elif "crop_pct" in settings and px >= SQUASHES_FROM_PX and not is_whole:
+        made = ops.Resize(size=(px, px))
     elif "crop_pct" in settings:
-        px = size["shortest_edge"]
-        if kind.startswith("PoolFormer"):
-            found.add("resize", ops.ResizeShortest(size=int(px / settings["crop_pct"])), look=look)
-        elif px < SQUASHES_FROM_PX:
-            resized = ops.ResizeShortest(size=int(px / settings["crop_pct"]))
-            found.add("resize", resized, floored_centre((px, px)), look=look)
-        else:
-            found.add("resize", ops.Resize(size=(px, px)), look=look)
+        made = ops.ResizeShortest(size=int(px / settings["crop_pct"]))
+        cut = [] if is_whole else [floored_centre((px, px))]
     else:
-        made = ops.ResizeShortest(size=size["shortest_edge"], max_size=size.get("longest_edge"))
-        found.add("resize", made, look=look)
+        made = ops.ResizeShortest(size=px, max_size=size.get("longest_edge"))
+    found.add("resize", made, *cut, look=look)
 
 
 def _crop(found: Findings, settings: Mapping[str, Any], kind: str) -> None:

@@ -8,9 +8,20 @@ import numpy as np
 
 from augpipe import ops
 from augpipe.policies.automatic import one_of
-from augpipe.recipes.importers.findings import UNCLIPPED, Findings, Maker, channels, erase, levels, same
+from augpipe.recipes.importers.findings import Findings, Maker
 from augpipe.recipes.importers.kornia_geometry import GEOMETRY
-from augpipe.recipes.importers.kornia_values import name_of, range_of, read
+from augpipe.recipes.importers.kornia_values import name_of, range_of, read, rounded
+from augpipe.recipes.importers.makers import (
+    UNCLIPPED,
+    channels,
+    erase,
+    jitter,
+    levels,
+    noise_of_parts,
+    round_kernel,
+    same,
+    shifted,
+)
 from augpipe.recipes.importers.units import UNIT
 
 HOLDERS = ("AugmentationSequential", "ImageSequential", "Sequential", "VideoSequential")
@@ -30,7 +41,7 @@ def found_in(module: Any) -> Findings:
                 name_of(one), f"of {type(one).__module__} is not an augmentation; take that of kornia.augmentation"
             )
     found.counts_in_parts = True
-    if found.ops and not any(op.op == "normalize" for op in found.ops):
+    if found.ops and found.normalize is None:
         found.ops.append(UNIT)
     return found
 
@@ -60,9 +71,7 @@ def _jittered(one: Any) -> dict[str, tuple[float, float]]:
 
 
 def _jitter(found: Findings, one: Any) -> None:
-    fields: dict[str, Any] = _jittered(one)
-    made = ops.ColorJitter.model_validate({**fields, "about": "mean", "space": "hsv", "p": read(one, "p")})
-    found.add("ColorJitter", made)
+    found.add("ColorJitter", jitter(_jittered(one), read(one, "p")))
 
 
 def _jiggle(found: Findings, one: Any) -> None:
@@ -81,28 +90,24 @@ def _jiggle(found: Findings, one: Any) -> None:
 
 def _gaussian_blur(found: Findings, one: Any) -> None:
     given, name = one.flags["kernel_size"], _border_type(one)
-    sizes = (given,) if isinstance(given, int) else tuple(given)
-    notes = [] if len(set(sizes)) == 1 else [f"kernel_size={list(sizes)} becomes {max(sizes)} both ways."]
-    notes += [] if name == "reflect" else [f"border_type={name} becomes reflect."]
-    made = ops.GaussianBlur(sigma_px=range_of(one, "sigma"), kernel_px=max(sizes), p=read(one, "p"))
-    found.add("RandomGaussianBlur", made, note=" ".join(notes))
+    side, note = round_kernel((given,) if isinstance(given, int) else tuple(given))
+    notes = [note, "" if name == "reflect" else f"border_type={name} becomes reflect."]
+    made = ops.GaussianBlur(sigma_px=range_of(one, "sigma"), kernel_px=side, p=read(one, "p"))
+    found.add("RandomGaussianBlur", made, note=" ".join(filter(None, notes)))
 
 
 def _erasing(found: Findings, one: Any) -> None:
     given = one._param_generator
-    normalised = next((op for op in found.ops if isinstance(op, ops.Normalize)), None)
-    if normalised is not None and given.value:
+    if found.normalize is not None and given.value:
         raise ValueError(f"value={given.value} behind Normalize is not mapped; 0 is")
-    fill = levels(255.0 * given.value) if normalised is None else "mean"
+    fill = levels(255.0 * given.value) if found.normalize is None else "mean"
     note = "a ratio above 1 is as likely as one below."
-    found.add("RandomErasing", erase(read(one, "p"), given.scale, given.ratio, fill, normalised), note=note)
+    found.add("RandomErasing", erase(read(one, "p"), given.scale, given.ratio, fill, found.normalize), note=note)
 
 
 def _noise(found: Findings, one: Any) -> None:
     given = one._param_generator
-    if given.mean:
-        raise ValueError(f"mean={given.mean} is not mapped; 0 is")
-    found.add("RandomGaussianNoise", ops.Noise(std=(255.0 * given.std,) * 2, p=read(one, "p")), note=UNCLIPPED)
+    found.add("RandomGaussianNoise", noise_of_parts(given.mean, given.std, read(one, "p")), note=UNCLIPPED)
 
 
 def _gamma(found: Findings, one: Any) -> None:
@@ -112,13 +117,9 @@ def _gamma(found: Findings, one: Any) -> None:
 
 
 def _posterize(found: Findings, one: Any) -> None:
-    """Bits are rounded there, so that the smallest and the largest number are half as likely."""
     given = np.asarray(one._param_generator.bits_factor, np.float64).reshape(-1)
     low, high = float(given[0]), float(given[1]) if given.size > 1 else 8.0
-    bits = range(round(low), round(high) + 1)
-    weights = [min(high, bit + 0.5) - max(low, bit - 0.5) for bit in bits] if high > low else [1.0]
-    members = [ops.Posterize(bits=(bit, bit), p=1.0) for bit in bits]
-    made = one_of(zip(members, weights, strict=True))
+    made = one_of((ops.Posterize(bits=(bits, bits), p=1.0), weight) for bits, weight in rounded(low, high))
     found.add("RandomPosterize", ops.AllOf(ops=(made,), p=read(one, "p")))
 
 
@@ -140,12 +141,8 @@ def _square(one: Any) -> int:
 
 
 def _rgb_shift(found: Findings, one: Any) -> None:
-    limits = {range_of(one, f"{channel}_shift") for channel in "rgb"}
-    low, high = limits.pop()
-    if limits or low != -high:
-        raise ValueError("limits that differ between channels, or are not the same both ways, are not mapped")
-    made = ops.ColorCast(max_shift=255.0 * high, step=None, channel_p=1.0, p=read(one, "p"))
-    found.add("RandomRGBShift", made)
+    ranges = [range_of(one, f"{channel}_shift") for channel in "rgb"]
+    found.add("RandomRGBShift", shifted(ranges, 255.0, read(one, "p")))
 
 
 def _compression(found: Findings, one: Any) -> None:

@@ -7,18 +7,10 @@ import numpy as np
 
 from augpipe import ops
 from augpipe.ops import Op
-from augpipe.recipes.importers.findings import (
-    FIELD,
-    SQUARE_PX,
-    UNEVEN,
-    Findings,
-    Look,
-    Maker,
-    floored_centre,
-    levels,
-    same,
-)
-from augpipe.recipes.importers.kornia_values import OF_GEOMETRY, border_name, name_of, range_of, read
+from augpipe.policies.automatic import one_of
+from augpipe.recipes.importers.findings import Findings, Look, Maker
+from augpipe.recipes.importers.kornia_values import OF_GEOMETRY, border_name, name_of, range_of, read, rounded
+from augpipe.recipes.importers.makers import FIELD, SQUARE_PX, UNEVEN, floored_centre, levels, padded_crop, same
 
 BLACK = ("constant", (0.0, 0.0, 0.0))
 """What most of its geometry shows beyond the image."""
@@ -75,15 +67,10 @@ def _random_resized_crop(found: Findings, one: Any) -> None:
 
 def _random_crop(found: Findings, one: Any) -> None:
     _always(one)
-    padding = one.flags["padding"] or 0
+    size, padding, pad_if_needed = (one.flags[name] for name in ("size", "padding", "pad_if_needed"))
     border, fill = border_name(one.flags["padding_mode"]), levels(255.0 * one.flags["fill"])
-    made: dict[str, Any] = {"size": one.flags["size"], "pad_if_needed": one.flags["pad_if_needed"], "border": border}
-    padded: list[Op] = []
-    if isinstance(padding, int):
-        made["padding"] = padding
-    else:
-        padded.append(ops.Pad.model_validate({"px": tuple(padding), "border": border, "fill": fill}))
-    found.add("RandomCrop", *padded, ops.RandomCrop.model_validate(made | {"fill": fill}))
+    sides = tuple(padding) if isinstance(padding, list | tuple) else (padding or 0,)
+    found.add("RandomCrop", *padded_crop(size, sides, pad_if_needed, border, fill))
 
 
 def _center_crop(found: Findings, one: Any) -> None:
@@ -94,6 +81,14 @@ def _center_crop(found: Findings, one: Any) -> None:
 def _rotation(found: Findings, one: Any) -> None:
     made = ops.Rotate(max_deg=range_of(one, "degrees"), step=None, p=read(one, "p"))
     found.add("RandomRotation", made, look=_look(one), beyond=BLACK)
+
+
+def _quarter_turns(found: Findings, one: Any) -> None:
+    turns = rounded(*range_of(one, "times"))
+    made = one_of(
+        ((ops.QuarterTurn.model_validate({"turns": (turn % 4,)}), weight) for turn, weight in turns), read(one, "p")
+    )
+    found.add("RandomRotation90", made, beyond=None if found.is_square else BLACK)
 
 
 def _affine(found: Findings, one: Any) -> None:
@@ -176,6 +171,7 @@ GEOMETRY: dict[str, Maker] = {
     "RandomHorizontalFlip": same(ops.Flip),
     "RandomVerticalFlip": same(ops.Flip, direction="vertical"),
     "RandomRotation": _rotation,
+    "RandomRotation90": _quarter_turns,
     "RandomAffine": _affine,
     "RandomPerspective": _perspective,
     "RandomElasticTransform": _elastic,

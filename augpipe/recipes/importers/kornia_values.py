@@ -41,6 +41,12 @@ def range_of(one: Any, name: str) -> tuple[float, float]:
     return round(float(sampler.low), 6), round(float(sampler.high), 6)
 
 
+def rounded(low: float, high: float) -> list[tuple[int, float]]:
+    """The whole numbers that one of an even range is rounded to, and how likely: those at its ends half as much."""
+    whole = range(round(low), round(high) + 1)
+    return [(one, min(high, one + 0.5) - max(low, one - 0.5) if high > low else 1.0) for one in whole]
+
+
 def border_name(mode: Any) -> str:
     """A padding mode as the border of a recipe.
 

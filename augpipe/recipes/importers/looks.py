@@ -1,6 +1,6 @@
 """How transforms look between pixels: those that share the one look-up of a recipe, and those that look alone."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from augpipe import ops
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 INTERPOLATIONS = ("bilinear", "bicubic", "nearest", "random")
 """How recipes and groups can look."""
 OF_SINGLE_PIXELS = ("edge", "reflect_101")
-"""Borders that go on from a pixel, and not from where it ends."""
+"""Borders that go on from the centre of a pixel: a resize changes them."""
+WITH_CORNERS = ("reflect", "wrap")
+"""Those that go on from where a pixel ends: a resize that keeps the centres of corner pixels changes them instead."""
 FIRST = "geometry acts before tone."
 """What differs in a policy that is one look-up."""
 
@@ -24,10 +26,12 @@ FIRST = "geometry acts before tone."
 def look_alone(made: list[Op], row: "Row") -> list[Op] | None:
     """The ops with those of a row in a group that has a look of its own, or with the group that holds them alone having
     it; None where they are not maps by themselves."""
-    is_map = all(op.is_geometry and not op.is_crop and len(op.flat) == 1 for op in row.ops)
+    is_map = all(inner.is_geometry and not inner.is_crop for op in row.ops for inner in op.flat)
     if not row.ops or not is_map or row.look is None or row.look.interpolation not in INTERPOLATIONS:
         return None
     for at, op in enumerate(made):
+        if isinstance(op, ops.AllOf) and len(row.ops) == 1 and op is row.ops[0]:
+            return [*made[:at], changed(op, own_look=row.look.interpolation), *made[at + 1 :]]
         if op is row.ops[0]:
             group = ops.AllOf.model_validate({"ops": row.ops, "own_look": row.look.interpolation})
             return [*made[:at], group, *made[at + len(row.ops) :]]
@@ -98,19 +102,44 @@ def _most_looks(op: Op, looks: Sequence["Row"]) -> list["Row"]:
     return [row for one in op.ops for row in _most_looks(one, looks)] if isinstance(op, ops.AllOf | ops.SomeOf) else []
 
 
-def padded_behind_resizes(acting: Iterable[tuple[str, Op]]) -> list[Op]:
-    """The paddings of a pass that repeat or mirror single pixels behind a resize: one look-up takes those before it."""
-    found, is_resized = [], False
+def bordered_behind_resizes(rows: Iterable["Row"], acting: Iterable[tuple[str, Op]]) -> list[Op]:
+    """The ops of a pass that show another border than theirs, as one look-up takes the pixels before a resize."""
+    borders = {id(op): row.beyond[0] for row in rows if row.beyond for op in row.ops}
+    found: list[Op] = []
+    changing: set[str] = set()
     for _, op in acting:
         ends = []
         for chain in op.chains if isinstance(op, ops.OneCrop) else ((op,),):
-            ends.append(is_resized)
+            behind = set(changing)
             for one in chain:
-                if one.beyond and one.beyond[0] in OF_SINGLE_PIXELS and ends[-1]:
-                    found.append(one)
-                ends[-1] |= one.is_crop and not keeps_pixels(one)
-        is_resized = any(ends)
+                for own in with_held(one):
+                    border = own.beyond[0] if own.beyond else borders.get(id(own))
+                    if border in behind and not isinstance(own, ops.ElasticTransform):  # whose field differs by more
+                        found.append(own)
+                if one.is_crop and not keeps_pixels(one):
+                    behind.update(WITH_CORNERS if getattr(one, "align_corners", False) else OF_SINGLE_PIXELS)
+            ends.append(behind)
+        changing = set().union(*ends)
     return found
+
+
+def with_held(op: Op) -> Iterator[Op]:
+    """An op, and those that groups hold, however deep."""
+    yield op
+    for inner in op.ops if isinstance(op, ops.AllOf | ops.OneOf | ops.SomeOf) else ():
+        yield from with_held(inner)
+
+
+def acts_before(made: Sequence[Op], row: "Row") -> list[Op]:
+    """The ops of one look-up that act before those of a row: none where it looks alone, or has no ops there."""
+    for at, op in enumerate(made):
+        if row.ops and any(held is row.ops[0] for held in with_held(op)):
+            if has_own_look(op):
+                return []
+            first = max((nth + 1 for nth, other in enumerate(made[:at]) if has_own_look(other)), default=0)
+            within = acts_before(op.ops, row) if isinstance(op, ops.AllOf | ops.SomeOf) and op is not row.ops[0] else []
+            return [*made[first:at], *within]
+    return []
 
 
 def note_of(made: Iterable[Op]) -> str:

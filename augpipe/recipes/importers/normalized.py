@@ -9,25 +9,30 @@ OF_NUMBERS = ops.BrightnessContrast | ops.ColorJitter
 """Ops that can be told to change what a Normalize made."""
 FILLING = ops.CoarseDropout | ops.GridDropout | ops.PixelDropout
 """Ops that fill with levels, or, behind a Normalize, with its numbers."""
+UNITLESS = (
+    *(ops.BoxBlur, ops.ChannelShuffle, ops.GaussianBlur, ops.GridShuffle, ops.Identity, ops.MedianBlur),
+    ops.MotionBlur,
+)
+"""Steps that do the same whatever numbers count in, where channels count in the same."""
+CLIPPED = ops.GaussianBlur | ops.MedianBlur | ops.MotionBlur
+"""Those of them that keep floats within 0..1 in version 2 of albumentations, where a Normalize leaves that."""
 WHOLE_PIXELS = (ops.QuarterTurn, ops.Transpose)
 """Geometry that moves whole pixels."""
 
 
-def shows_means(op: Op) -> bool:
-    """Whether its levels are means of those before it, or its fill."""
-    return acts_in_look_up(op) or _filled(op) is not None or isinstance(op, ops.Identity | OF_NUMBERS)
+def shows_means(op: Op, normalize: ops.Normalize) -> bool:
+    """Whether its levels are means of those before it, or its fill, which a Normalize behind it makes the same of."""
+    if isinstance(op, ops.ChannelShuffle):
+        return len(set(normalize.mean)) == len(set(normalize.std)) == 1
+    return acts_in_look_up(op) or _filled(op) is not None or isinstance(op, (*UNITLESS, OF_NUMBERS))
 
 
 def in_levels(op: Op, normalize: ops.Normalize) -> Op:
-    """An op that fills in numbers that are normalised, in terms of levels.
+    """An op that is not a group, and fills in numbers that are normalised, in terms of levels.
 
     Raises:
         ValueError: they are those of no level.
     """
-    if isinstance(op, ops.OneOf | ops.SomeOf | ops.AllOf):
-        held = tuple(in_levels(inner, normalize) for inner in op.ops)
-        is_same = all(new is old for new, old in zip(held, op.ops, strict=True))
-        return op if is_same else changed(op, ops=held)  # rows find their ops by identity
     if isinstance(op, ops.OneCrop):
         chains = tuple(tuple(in_levels(inner, normalize) for inner in chain) for chain in op.chains)
         return op if op.beyond is None else changed(op, chains=chains)

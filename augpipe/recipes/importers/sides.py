@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.geometry import within_swapped
+from augpipe.ops.groups import each_within
 from augpipe.ops.op import pair
 from augpipe.ops.resizes import one_size
 from augpipe.ops.sized_crops import SizedCrop
@@ -37,26 +38,14 @@ def swap_sides(found: "Findings") -> None:
     """Have height and width change places, as there, where images keep their own size."""
     if any(op.is_crop for op in found.ops):
         return
-    made: dict[int, Op] = {}
-    swapped = [_swapping(op, made) for op in found.ops]
+    swapping = each_within(
+        lambda op: changed(op, swaps_sides=True) if isinstance(op, ops.QuarterTurn | ops.Transpose) else op
+    )
+    swapped = list(map(swapping, found.ops))
     if within_swapped(swapped):
         return
     found.ops[:] = swapped
     for place, row in enumerate(found.rows):
-        own = tuple(_swapping(op, made) for op in row.ops)
+        own = tuple(map(swapping, row.ops))
         found.rows[place] = replace(row, ops=own, note="" if row.note == KEEPS_SHAPE else row.note)
     found.notes[:] = [note for note in found.notes if not note.endswith(KEEPS_SHAPE)]
-
-
-def _swapping(op: Op, made: dict[int, Op]) -> Op:
-    """The op with sides that change places; the one of `made`, by the op's identity, where it was asked for before."""
-    if id(op) not in made:
-        one = op
-        if isinstance(op, ops.OneOf | ops.SomeOf | ops.AllOf):
-            inner = tuple(_swapping(inner, made) for inner in op.ops)
-            if any(new is not old for new, old in zip(inner, op.ops, strict=True)):
-                one = changed(op, ops=inner)
-        elif isinstance(op, ops.QuarterTurn | ops.Transpose):
-            one = changed(op, swaps_sides=True)
-        made[id(op)] = one
-    return made[id(op)]

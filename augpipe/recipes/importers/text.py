@@ -14,6 +14,7 @@ from augpipe.recipes.importers import albumentations, kornia, timm, torchvision
 from augpipe.recipes.importers.calls import Call, Script
 from augpipe.recipes.importers.findings import Findings
 from augpipe.recipes.importers.kornia_values import OF_GEOMETRY
+from augpipe.recipes.importers.makers import either_way, twice
 from augpipe.validation.suggest import nearest
 
 OLD_NAMES = {"resample": "interpolation", "fillcolor": "fill"}
@@ -51,7 +52,8 @@ def found_in(text: str, name: str | None = None, version: str | None = None) -> 
         call = script.find(name)
     except RecursionError:
         raise ValueError("the text nests expressions too deeply. Write their values.") from None
-    if call.library == "kornia" or (call.path == "torch.nn.Sequential" and any(map(_is_of_kornia, call.args))):
+    held = {one.library for one in call.args if isinstance(one, Call)}
+    if call.library == "kornia" or (call.path == "torch.nn.Sequential" and "kornia" in held):
         found = kornia.found_in(_augmentation(call))
     elif call.library == "torchvision" or call.path == "torch.nn.Sequential":
         found = torchvision.found_in(_object(call))
@@ -150,12 +152,9 @@ def _made(value: Any) -> Any:
     return _object(value) if isinstance(value, Call) else value
 
 
-def _either_way(value: Any) -> Any:
+def _angles(value: Any) -> Any:
+    """None, a range, two ranges, or how far one reaches either way."""
     return value if value is None or isinstance(value, list | tuple) else (-value, value)
-
-
-def _twice(value: Any) -> Any:
-    return value if isinstance(value, list | tuple) else (value, value)
 
 
 def _about_one(value: Any) -> Any:
@@ -165,7 +164,7 @@ def _about_one(value: Any) -> Any:
 
 
 def _hue(value: Any) -> Any:
-    return None if value in (0, (0, 0), [0, 0]) else _either_way(value)
+    return None if value in (0, (0, 0), [0, 0]) else either_way(value)
 
 
 class _Policy(str):
@@ -176,21 +175,17 @@ class _Policy(str):
 
 NORMAL: dict[str, dict[str, Any]] = {
     "AutoAugment": {"policy": _Policy},
-    "CenterCrop": {"size": _twice},
+    "CenterCrop": {"size": twice},
     "ColorJitter": {**dict.fromkeys(("brightness", "contrast", "saturation"), _about_one), "hue": _hue},
-    "ElasticTransform": {"alpha": _twice, "sigma": _twice},
-    "GaussianBlur": {"kernel_size": _twice, "sigma": _twice},
-    "JPEG": {"quality": _twice},
-    "RandomAffine": {"degrees": _either_way, "shear": _either_way},
-    "RandomCrop": {"size": _twice},
-    "RandomResizedCrop": {"size": _twice},
-    "RandomRotation": {"degrees": _either_way},
+    "ElasticTransform": {"alpha": twice, "sigma": twice},
+    "GaussianBlur": {"kernel_size": twice, "sigma": twice},
+    "JPEG": {"quality": twice},
+    "RandomAffine": {"degrees": _angles, "shear": _angles},
+    "RandomCrop": {"size": twice},
+    "RandomResizedCrop": {"size": twice},
+    "RandomRotation": {"degrees": _angles},
 }
 """A transform of torchvision -> what its constructor makes of arguments."""
-
-
-def _is_of_kornia(value: Any) -> bool:
-    return isinstance(value, Call) and value.library == "kornia"
 
 
 def _augmentation(call: Call) -> Any:
@@ -210,7 +205,7 @@ def _augmentation(call: Call) -> Any:
         return made  # refused by its name
     given = {"p": 1.0} | _bound("kornia", call)  # one that is not known has a p, too
     if call.name == "CenterCrop":
-        given["size"] = _twice(given["size"])
+        given["size"] = twice(given["size"])
     if call.name in SIDES:
         given |= {"size": given["max_size"], "side": SIDES[call.name]}
     made.__dict__.update(given)
@@ -268,6 +263,7 @@ RANGES: dict[str, dict[str, tuple[str, *tuple[float, ...]]]] = {
     "RandomJPEG": {"jpeg_quality": ("jpeg_quality", 50.0, 1.0)},
     "RandomHue": {"hue_factor": ("hue", 0.0, -0.5)},
     "RandomRotation": {"degrees": ("degrees", 0.0, -360.0)},
+    "RandomRotation90": {"times": ("times", 0.0, -3.0, 3.0)},
     "RandomSharpness": {"sharpness": ("sharpness", 0.0, 0.0)},
     "RandomSolarize": {"thresholds": ("thresholds", 0.5, 0.0, 1.0), "additions": ("additions", 0.0, -0.5, 0.5)},
 }

@@ -7,8 +7,9 @@ from typing import Any
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.policies.timm_policies import read_name
-from augpipe.recipes.importers.findings import Findings, Look, channels, erase_several, levels
+from augpipe.recipes.importers.findings import Findings, Look
 from augpipe.recipes.importers.looks import finished_in_turn, note_of
+from augpipe.recipes.importers.makers import channels, erase_several, jitter, levels
 from augpipe.validation.suggest import nearest
 
 DEFAULTS: dict[str, Any] = {
@@ -122,11 +123,11 @@ def _size(given: Mapping[str, Any]) -> tuple[int, int]:
 
 def _evaluate(found: Findings, given: Mapping[str, Any]) -> None:
     height, width = _size(given)
-    is_training = given["is_training"]  # without augmentation: it crops to the size, by no other settings
-    scale = min(height, width) if is_training else math.floor(min(height, width) / _crop_pct(given))
     if height != width:
         found.refuse("input_size", f"{height}x{width} of evaluation is not square")
         return
+    is_training = given["is_training"]  # without augmentation: it crops to the size, by no other settings
+    scale = height if is_training else math.floor(height / float(given["crop_pct"] or DEFAULT_CROP_PCT))
     if not isinstance(given["input_size"], int) if is_training else given["crop_mode"] == "squash":
         squashed = ops.Resize(size=(scale, scale))
         made: list[Op] = [squashed] if scale == height else [squashed, ops.CenterCrop(size=height)]
@@ -141,10 +142,6 @@ def _evaluate(found: Findings, given: Mapping[str, Any]) -> None:
 
 def _look(given: Mapping[str, Any]) -> Look:
     return Look(interpolation=str(given["interpolation"] or "bilinear"), antialias=True)
-
-
-def _crop_pct(given: Mapping[str, Any]) -> float:
-    return float(given["crop_pct"] or DEFAULT_CROP_PCT)
 
 
 def _train(found: Findings, given: Mapping[str, Any]) -> None:
@@ -180,8 +177,7 @@ def _jitter(found: Findings, given: Mapping[str, Any]) -> None:
     parts = tuple(strength) if isinstance(strength, list | tuple) else (float(strength),) * 3
     fields = dict(zip(("brightness", "contrast", "saturation", "hue"), parts, strict=False))
     p = 1.0 if given["color_jitter_prob"] is None else given["color_jitter_prob"]
-    made = ops.ColorJitter.model_validate({**fields, "about": "mean", "space": "hsv", "p": p})
-    found.add("color_jitter", made)
+    found.add("color_jitter", jitter(fields, p))
 
 
 def _erase(found: Findings, given: Mapping[str, Any], normalised: ops.Normalize) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from augpipe import ops, policies
 from augpipe.ops import Op
+from augpipe.ops.groups import each_within
 from augpipe.policies.automatic import one_of as merged_one_of
 from augpipe.recipes.importers.chosen import Members, all_of, in_groups, one_of
 from augpipe.recipes.importers.findings import Findings, Maker
@@ -16,10 +17,6 @@ from augpipe.recipes.importers.torchvision_pixels import COUNTED_IN_PARTS, OF_FL
 from augpipe.recipes.importers.units import FUNCTION, UNIT, fill_in_levels
 from augpipe.validation.models import changed
 
-SILENT = {
-    *("Identity", "PILToTensor", "ToImage", "ToPILImage", "ToPureTensor", "ClampBoundingBoxes"),
-}
-"""Transforms that change the container alone."""
 OF_PILLOW_IMAGES = ("ToTensor", "PILToTensor", "ToImage")
 """Those that make a tensor of a PIL image."""
 OF_WEIGHTS = ("ImageClassification", "SemanticSegmentation")
@@ -27,6 +24,9 @@ OF_WEIGHTS = ("ImageClassification", "SemanticSegmentation")
 TO_DTYPES = ("ToDtype", "ConvertImageDtype")
 TO_TENSORS = (*OF_PILLOW_IMAGES, *TO_DTYPES)
 """Those behind which an image is a tensor."""
+CONTAINERS = (*TO_TENSORS, "ToPILImage")
+SILENT = ("Identity", "ToPureTensor", "ClampBoundingBoxes")
+"""Those that change nothing of an image."""
 OTHER_DTYPES = ("int8", "int16", "short", "int32", "int", "int64", "long", "uint16", "uint32", "uint64")
 """Those whose largest number is neither 255 nor 1, where levels are scaled to it."""
 OF_PILLOW = ("Normalize", *TO_DTYPES)
@@ -57,32 +57,24 @@ def found_in(transform: Any) -> Findings:
         found.makers = MADE | {"Lambda": of_arrays}
     for one, container in zip(flat, _containers(flat), strict=True):
         name, found.container = _name(one), container
-        if name in TO_DTYPES and (told := _of_other_units(one)):
+        is_dtype = name in TO_DTYPES
+        makes_bytes = name == "ToPILImage" or (is_dtype and _makes_levels(one))
+        if is_dtype and (told := _of_other_units(one)):
             found.refuse(name, told)
-            continue
-        makes_bytes = name == "ToPILImage" or (name in TO_DTYPES and _makes_levels(one))
-        if makes_bytes and any(op.op == "normalize" for op in found.ops):
+        elif makes_bytes and found.normalize is not None:
             found.refuse(name, "behind Normalize makes bytes of numbers outside 0..1, which wrap; put it before")
-            continue
-        if name == "ToTensor" or (name in TO_DTYPES and getattr(one, "scale", True) and not _makes_levels(one)):
-            scales = True
-        elif makes_bytes:
-            scales = False
-        if name in TO_TENSORS:
-            found.makers, found.changes_units = MADE | (OF_PARTS if scales else OF_LEVELS), OF_TENSORS
-            if name in TO_DTYPES and not scales and not _makes_levels(one):
-                found.makers |= OF_FLOAT_LEVELS
-        elif name == "ToPILImage":
-            found.makers, found.changes_units = MADE, OF_PILLOW
-        if name in TO_DTYPES or name == "ToTensor":
-            continue
-        if name not in SILENT:
+        elif name in CONTAINERS:
+            scales = not makes_bytes and (scales or name == "ToTensor" or (is_dtype and getattr(one, "scale", True)))
+            in_levels = OF_LEVELS | (OF_FLOAT_LEVELS if is_dtype and not makes_bytes else {})
+            own = {} if name == "ToPILImage" else OF_PARTS if scales else in_levels
+            found.makers, found.changes_units = MADE | own, OF_TENSORS if own else OF_PILLOW
+        elif name not in SILENT:
             before = len(found.ops), len(found.rows)
             found.add_by(found.makers, one)
-            if scales and not any(isinstance(op, ops.Normalize) for op in found.ops):
+            if scales and found.normalize is None:
                 fill_in_levels(found, *before)
     found.counts_in_parts = scales
-    if scales and not any(op.op == "normalize" for op in found.ops):
+    if scales and found.normalize is None:
         found.ops.append(UNIT)
     return found
 
@@ -141,7 +133,7 @@ def _group(make: Callable[[Findings, Any, Members], Op], note: str = "") -> Make
             for part in _flattened(held):
                 if _name(part) in ("ToTensor", *TO_DTYPES):
                     inner.refuse(_name(part), "converts images within a group; put it before the group or behind it")
-                elif _name(part) not in SILENT:
+                elif _name(part) not in (*CONTAINERS, *SILENT):
                     inner.add_by(inner.makers, part)
             members.append(tuple(inner.ops[before:]))
         if len(inner.ops) or not found.problems:
@@ -163,20 +155,17 @@ def _choice(found: Findings, one: Any, members: Members) -> Op:
     return merged_one_of(zip(in_groups(members), shares, strict=True))
 
 
-def moved_by_whole_pixels(op: Op) -> Op:
-    """A policy's choices with translations cut to whole pixels, as torchvision's."""
-    if isinstance(op, ops.OneOf | ops.AllOf):
-        return changed(op, ops=tuple(map(moved_by_whole_pixels, op.ops)))
+def _moved_by_whole_pixels(op: Op) -> Op:
     return changed(op, whole_px="towards_zero") if isinstance(op, ops.Translate) else op
 
 
 def _policy(make: Callable[[Any], tuple[Op, ...]]) -> Maker:
     def add(found: Findings, one: Any) -> None:
         look = look_of(found, one)
-        made = tuple(map(moved_by_whole_pixels, make(one)))
+        made = tuple(map(each_within(_moved_by_whole_pixels), make(one)))
         if not found.is_held:
             made = finished_in_turn(made, look.interpolation)
-        found.add(_name(one), *made, note=note_of(made), look=look, beyond=beyond_of(one))
+        found.add(_name(one), *made, note=note_of(made), look=look, beyond=beyond_of(found, one))
 
     return add
 

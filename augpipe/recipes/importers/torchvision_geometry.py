@@ -1,22 +1,14 @@
 """Transforms of torchvision that move pixels, as ops."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.op import Beyond
-from augpipe.recipes.importers.findings import (
-    FIELD,
-    PILLOW_FILTERS,
-    UNEVEN,
-    Findings,
-    Look,
-    Maker,
-    levels,
-    refused,
-    same,
-)
+from augpipe.recipes.importers.findings import Findings, Look, Maker
+from augpipe.recipes.importers.makers import FIELD, OF_NUMPY, PILLOW_FILTERS, UNEVEN, levels, padded_crop, refused, same
 
 SEVERAL = "makes several images of one; write CenterCrop, or count=5 in a view of the recipe"
 
@@ -29,17 +21,6 @@ def _resize(found: Findings, one: Any) -> None:
         found.add("Resize", ops.Resize(size=pair(size)), look=look_of(found, one))
     else:
         found.add("Resize", ops.ResizeShortest(size=size[0], max_size=longest), look=look_of(found, one))
-
-
-def _random_resize(found: Findings, one: Any) -> None:
-    # max_size itself is never drawn there
-    found.add("RandomResize", ops.RandomResize(size=(one.min_size, one.max_size - 1)), look=look_of(found, one))
-
-
-def _scale_jitter(found: Findings, one: Any) -> None:
-    width, height = one.target_size  # there in this order
-    made = ops.RandomResize(factor=tuple(one.scale_range), within=(height, width))
-    found.add("ScaleJitter", made, look=look_of(found, one))
 
 
 def sides(size: Any) -> tuple[int, ...]:
@@ -75,10 +56,21 @@ def _shrunk(found: Findings, one: Any) -> Look:
     return replace(look_of(found, one), antialias=False)
 
 
-def beyond_of(one: Any) -> Beyond:
+def beyond_of(found: Findings, one: Any) -> Beyond:
     """The border of a transform that shows what lies outside the image."""
-    fill = getattr(one, "fill", None)
-    return "constant", levels(None if isinstance(fill, dict) else fill)
+    return "constant", _fill_of(found, one)
+
+
+def _fill_of(found: Findings, one: Any) -> tuple[float, float, float]:
+    """The fill of images; what masks are filled with is told, where there is one for each type."""
+    given = getattr(one, "fill", None)
+    if not isinstance(given, Mapping):
+        return levels(given)
+    fills = {str(getattr(kind, "__name__", kind)).lower(): fill for kind, fill in given.items()}
+    of_masks = fills.get("mask", fills.get("others")) or 0
+    if isinstance(of_masks, int | float) and 0 <= of_masks < 255 and of_masks % 1 == 0:
+        found.mask_fills.add(int(of_masks))
+    return levels(next((fills[kind] for kind in ("image", "tensor", "others") if kind in fills), None))
 
 
 def _sanitize(found: Findings, one: Any) -> None:
@@ -91,36 +83,24 @@ def _sanitize(found: Findings, one: Any) -> None:
     )
 
 
-def _crop(found: Findings, one: Any) -> None:
-    made = ops.RandomResizedCrop(size=pair(one.size), scale=tuple(one.scale), ratio=tuple(one.ratio))
-    found.add("RandomResizedCrop", made, look=look_of(found, one))
-
-
-def _padding(one: Any) -> dict[str, Any]:
+def _padding(found: Findings, one: Any) -> dict[str, Any]:
     """The border and the fill of what pads."""
-    border = {"symmetric": "reflect", "reflect": "reflect_101"}.get(one.padding_mode, one.padding_mode)
-    return {"border": border, "fill": levels(one.fill)}
+    return {"border": OF_NUMPY.get(one.padding_mode, one.padding_mode), "fill": _fill_of(found, one)}
 
 
 def _random_crop(found: Findings, one: Any) -> None:
-    padding, fields = sides(one.padding or 0), _padding(one)
-    made: dict[str, Any] = {"size": pair(one.size), "pad_if_needed": one.pad_if_needed}
-    padded: list[Op] = []
-    if len(set(padding)) == 1:
-        made["padding"] = padding[0]
-    else:
-        padded.append(ops.Pad.model_validate({"px": padding, **fields}))
-    found.add("RandomCrop", *padded, ops.RandomCrop.model_validate(made | fields))
+    made = padded_crop(pair(one.size), sides(one.padding or 0), one.pad_if_needed, **_padding(found, one))
+    found.add("RandomCrop", *made)
 
 
 def _pad(found: Findings, one: Any) -> None:
-    padding, fields = sides(one.padding), _padding(one)
+    padding, fields = sides(one.padding), _padding(found, one)
     found.add("Pad", ops.Pad.model_validate({"px": padding[0] if len(padding) == 1 else padding, **fields}))
 
 
 def _zoom_out(found: Findings, one: Any) -> None:
     note = "its canvas is scaled to the image's size: what follows in pixels, and not in parts, sees fewer."
-    made = ops.ZoomOut(factor=tuple(one.side_range), fill=levels(one.fill), p=one.p)
+    made = ops.ZoomOut(factor=tuple(one.side_range), fill=_fill_of(found, one), p=one.p)
     found.add("RandomZoomOut", made, note=note)
 
 
@@ -131,7 +111,7 @@ def _rotation(found: Findings, one: Any) -> None:
         "RandomRotation",
         ops.Rotate(max_deg=tuple(one.degrees), step=None),
         look=look_of(found, one),
-        beyond=beyond_of(one),
+        beyond=beyond_of(found, one),
     )
 
 
@@ -150,13 +130,13 @@ def _affine(found: Findings, one: Any) -> None:
         right, down = one.translate
         made.append(ops.Translate(horizontal=(-right, right), vertical=(-down, down), whole_px="nearest"))
     look = _shrunk(found, one) if one.scale is not None and one.scale[0] < 1.0 else look_of(found, one)
-    found.add("RandomAffine", *made, look=look, beyond=beyond_of(one))
+    found.add("RandomAffine", *made, look=look, beyond=beyond_of(found, one))
 
 
 def _perspective(found: Findings, one: Any) -> None:
     made = ops.Perspective(distortion=one.distortion_scale, p=one.p)
     note = "corners move by any part of a pixel." + (f" {UNEVEN}" if one.distortion_scale > 0.6 else "")
-    found.add("RandomPerspective", made, note=note, look=_shrunk(found, one), beyond=beyond_of(one))
+    found.add("RandomPerspective", made, note=note, look=_shrunk(found, one), beyond=beyond_of(found, one))
 
 
 def _elastic_transform(found: Findings, one: Any) -> None:
@@ -164,11 +144,18 @@ def _elastic_transform(found: Findings, one: Any) -> None:
         raise ValueError("alpha and sigma that differ along x and y are not mapped; give one number each")
     # there half the image's side is 1
     made = ops.ElasticTransform(alpha=0.5 * one.alpha[0], sigma=one.sigma[0], p=1.0)
-    found.add("ElasticTransform", made, note=FIELD, look=look_of(found, one), beyond=beyond_of(one))
+    found.add("ElasticTransform", made, note=FIELD, look=look_of(found, one), beyond=beyond_of(found, one))
 
 
 GEOMETRY: dict[str, Maker] = {
-    "RandomResizedCrop": _crop,
+    "RandomResizedCrop": same(
+        ops.RandomResizedCrop,
+        size=lambda one: pair(one.size),
+        scale=lambda one: one.scale,
+        ratio=lambda one: one.ratio,
+        p=1.0,
+        look=look_of,
+    ),
     "CenterCrop": same(ops.CenterCrop, size=lambda one: pair(one.size)),
     "Pad": _pad,
     "RandomCrop": _random_crop,
@@ -180,8 +167,19 @@ GEOMETRY: dict[str, Maker] = {
     ),
     "Resize": _resize,
     "SanitizeBoundingBoxes": _sanitize,
-    "RandomResize": _random_resize,
-    "ScaleJitter": _scale_jitter,
+    "RandomResize": same(
+        ops.RandomResize,
+        size=lambda one: (one.min_size, one.max_size - 1),  # max_size itself is never drawn there
+        p=1.0,
+        look=look_of,
+    ),
+    "ScaleJitter": same(
+        ops.RandomResize,
+        factor=lambda one: one.scale_range,
+        within=lambda one: one.target_size[::-1],  # width and height there
+        p=1.0,
+        look=look_of,
+    ),
     "RandomHorizontalFlip": same(ops.Flip),
     "RandomVerticalFlip": same(ops.Flip, direction="vertical"),
     "RandomRotation": _rotation,

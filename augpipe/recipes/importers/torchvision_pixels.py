@@ -5,7 +5,18 @@ from typing import Any
 
 from augpipe import ops
 from augpipe.policies.magnitudes import solarize
-from augpipe.recipes.importers.findings import UNCLIPPED, Findings, Maker, channels, erase, erase_several, levels, same
+from augpipe.recipes.importers.findings import Findings, Maker
+from augpipe.recipes.importers.makers import (
+    UNCLIPPED,
+    channels,
+    erase,
+    erase_several,
+    jitter,
+    levels,
+    noise_of_parts,
+    round_kernel,
+    same,
+)
 from augpipe.recipes.importers.normalized import level
 from augpipe.recipes.importers.timm import ERASED
 from augpipe.recipes.importers.torchvision_geometry import pair, sides
@@ -17,14 +28,13 @@ def _jitter(found: Findings, one: Any) -> None:
     fields = {name: tuple(value) for name, value in given.items() if value is not None}
     if max(map(abs, fields.get("hue", (0.0,)))) > 0.5:
         raise ValueError(f"hue={fields['hue']} leaves -0.5..0.5, which torchvision refuses; choose a range within it")
-    found.add("ColorJitter", ops.ColorJitter.model_validate({**fields, "about": "mean", "space": "hsv"}))
+    found.add("ColorJitter", jitter(fields))
 
 
 def _gaussian_blur(found: Findings, one: Any) -> None:
-    sizes = sorted(set(sides(one.kernel_size)))
-    note = "" if len(sizes) == 1 else f"kernel_size={list(sides(one.kernel_size))} becomes {sizes[-1]} both ways."
-    sigma = tuple(float(end) for end in one.sigma)
-    found.add("GaussianBlur", ops.GaussianBlur(sigma_px=(sigma[0], sigma[1]), kernel_px=sizes[-1], p=1.0), note=note)
+    side, note = round_kernel(sides(one.kernel_size))
+    low, high = map(float, one.sigma)
+    found.add("GaussianBlur", ops.GaussianBlur(sigma_px=(low, high), kernel_px=side, p=1.0), note=note)
 
 
 def _normalize_levels(found: Findings, one: Any) -> None:
@@ -51,11 +61,8 @@ def _counts_to_1(found: Findings, one: Any) -> None:
 def _distort(found: Findings, one: Any) -> None:
     """Each part with a chance of its own, and contrast first or last of those behind brightness."""
     p = float(one.p)
-    jitters = {
-        name: ops.ColorJitter.model_validate({name: tuple(getattr(one, name)), "about": "mean", "space": "hsv", "p": p})
-        for name in ("brightness", "contrast", "saturation", "hue")
-    }
-    brightness, contrast, *rest = jitters.values()
+    names = ("brightness", "contrast", "saturation", "hue")
+    brightness, contrast, *rest = (jitter({name: tuple(getattr(one, name))}, p) for name in names)
     either = ops.OneOf(ops=(ops.AllOf(ops=(contrast, *rest)), ops.AllOf(ops=(*rest, contrast))))
     made = ops.AllOf(ops=(brightness, either, ops.ChannelShuffle(p=p * 5 / 6)))
     found.add("RandomPhotometricDistort", made)
@@ -63,10 +70,7 @@ def _distort(found: Findings, one: Any) -> None:
 
 def _noise(found: Findings, one: Any) -> None:
     """Of parts of the full level, whatever images hold."""
-    if one.mean:
-        raise ValueError(f"mean={one.mean} is not mapped; 0 is")
-    note = "" if one.clip else UNCLIPPED
-    found.add("GaussianNoise", ops.Noise(std=(255.0 * one.sigma,) * 2, p=1.0), note=note)
+    found.add("GaussianNoise", noise_of_parts(one.mean, one.sigma, 1.0), note="" if one.clip else UNCLIPPED)
 
 
 def _solarize_parts(found: Findings, one: Any) -> None:
@@ -85,7 +89,7 @@ def _rgb(found: Findings, one: Any) -> None:
 
 def _erasing(found: Findings, one: Any, unit: ops.Normalize | None = None) -> None:
     """A RandomErasing, of levels, or of the numbers that `unit` makes of them."""
-    normalised = next((op for op in [*found.outer, *found.ops] if isinstance(op, ops.Normalize)), None)
+    normalised = found.normalize
     if hasattr(one, "probability"):
         _erasing_of_timm(found, one, normalised)
         return

@@ -1,12 +1,15 @@
 """The units that transforms count in: fills behind a Normalize in levels, and what units are left out with."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.commuting import acts_in_look_up
-from augpipe.recipes.importers.normalized import WHOLE_PIXELS, NoLevel, in_levels, level, shows_means
+from augpipe.ops.groups import each_within
+from augpipe.recipes.importers.normalized import CLIPPED, UNITLESS, WHOLE_PIXELS, NoLevel, in_levels, level, shows_means
 from augpipe.recipes.importers.reasons import in_their_words
 
 if TYPE_CHECKING:
@@ -18,19 +21,14 @@ CUT_OFF = "numbers that are normalised are kept within 0..1 before its first cha
 """What differs in a ColorJitter behind a Normalize."""
 FUNCTION = "Lambda"
 """The transform that may change units, and need not."""
-UNITLESS = (
-    *(ops.BoxBlur, ops.ChannelShuffle, ops.GaussianBlur, ops.GridShuffle, ops.Identity, ops.MedianBlur),
-    ops.MotionBlur,
-)
-"""Steps that do the same whatever numbers count in."""
 
 
 def fill_in_levels(found: "Findings", num_ops: int, num_rows: int) -> None:
     """Take the fills of a transform as parts of 255; these are the numbers of what was found before it."""
     try:
-        made = {id(op): in_levels(op, UNIT) for op in found.ops[num_ops:]}
+        made = each_within(lambda op: in_levels(op, UNIT))
         found.rows[num_rows:] = [_row_in_levels(row, made, UNIT) for row in found.rows[num_rows:]]
-        found.ops[num_ops:] = [made[id(op)] for op in found.ops[num_ops:]]
+        found.ops[num_ops:] = map(made, found.ops[num_ops:])
     except NoLevel as error:
         name = found.rows[-1].name
         del found.ops[num_ops:], found.rows[num_rows:]
@@ -43,33 +41,33 @@ def normalize_last(found: "Findings") -> None:
 
     Where something else stands behind it, it is refused.
     """
-    last = next((op for op in found.ops if isinstance(op, ops.Normalize)), None)
+    last = found.normalize
     if last is None:
         return
     place = found.ops.index(last)
     later = found.ops[place + 1 :]
     rows = next((nth + 1 for nth, row in enumerate(found.rows) if any(op is last for op in row.ops)), len(found.rows))
-    if not all(map(_shows, later)):
+    shows = partial(_shows, found, last)
+    if not all(map(shows, later)):
         kinds = {inner.op for op in later for inner in op.flat}
         if not kinds <= {"normalize", "erase"}:
             _refuse_normalize(
                 found,
                 last,
                 rows,
-                [row.name for row in found.rows[rows:] if not (row.holds or all(map(_shows, row.ops)))],
+                [row.name for row in found.rows[rows:] if not (row.holds or all(map(shows, row.ops)))],
             )
         return
-    made: dict[int, Op] = {}
+    made = each_within(lambda op: in_levels(op, last))
     for nth in range(rows, len(found.rows)):
         row = found.rows[nth]
         try:
-            made |= {id(op): in_levels(op, last) for op in row.ops}
             found.rows[nth] = _row_in_levels(row, made, last)
         except ValueError as error:
             told = "holds what cannot be imported" if row.holds else str(error)
             found.rows[nth] = type(row)(name=row.name, verdict="left out", note=told)
             later = [op for op in later if not any(op is own for own in row.ops)]
-    found.ops[place:] = [*(made.get(id(op), op) for op in later), last]
+    found.ops[place:] = [*map(made, later), last]
     _note_moved(found, later)
 
 
@@ -83,12 +81,12 @@ def _note_moved(found: "Findings", later: list[Op]) -> None:
     for place, row in enumerate(found.rows):
         jitters = [inner for op in row.ops for inner in op.flat if isinstance(inner, ops.ColorJitter)]
         if any(jitter.of_normalized for jitter in jitters) and not row.holds:
-            found.rows[place] = replace(row, verdict="near", note=f"{row.note} {CUT_OFF}".strip())
-            found.note(f"{row.name}: {CUT_OFF}")
+            found.differs(place, CUT_OFF)
 
 
-def _shows(op: Op) -> bool:
-    return op.is_crop or all(map(shows_means, op.flat))
+def _shows(found: "Findings", normalize: ops.Normalize, op: Op) -> bool:
+    is_clipped = found.clips_blurs and any(isinstance(inner, CLIPPED) for inner in op.flat)
+    return op.is_crop or (not is_clipped and all(shows_means(inner, normalize) for inner in op.flat))
 
 
 def _refuse_normalize(found: "Findings", last: Op, rows: int, names: list[str]) -> None:
@@ -126,9 +124,8 @@ def _leave_out(found: "Findings", place: int, reason: str) -> None:
         if row is left or (left.holds and own and own <= held):
             found.rows[nth] = type(row)(name=row.name, verdict="left out", note=reason)
             found.notes[:] = [note for note in found.notes if note != f"{row.name}: {row.note}"]
-    is_last = [isinstance(op, ops.Normalize) for op in left.ops]
     found.ops[:] = [op for op in found.ops if not any(op is own for own in left.ops)]
-    if any(is_last) and found.counts_in_parts:
+    if found.normalize is None and found.counts_in_parts:
         found.ops.append(UNIT)
 
 
@@ -140,8 +137,8 @@ def _counts(row: "Row") -> bool:
     return not all(acts_in_look_up(op) or isinstance(op, UNITLESS) for op in flat)
 
 
-def _row_in_levels(row: "Row", made: dict[int, Op], normalize: ops.Normalize) -> "Row":
-    """A row with fills in levels: it finds its op by identity, but for those within a group.
+def _row_in_levels(row: "Row", made: Callable[[Op], Op], normalize: ops.Normalize) -> "Row":
+    """A row with fills in levels.
 
     Raises:
         ValueError: of no level.
@@ -149,5 +146,4 @@ def _row_in_levels(row: "Row", made: dict[int, Op], normalize: ops.Normalize) ->
     beyond = row.beyond
     if beyond and beyond[0] == "constant":
         beyond = "constant", level(beyond[1], normalize)
-    own = tuple(made[id(op)] if id(op) in made else in_levels(op, normalize) for op in row.ops)
-    return replace(row, ops=own, beyond=beyond)
+    return replace(row, ops=tuple(map(made, row.ops)), beyond=beyond)

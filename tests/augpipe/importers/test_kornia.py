@@ -78,16 +78,14 @@ def test_a_sequence_of_augmentations() -> None:
             ],
             p=0.5,
         ),
-        ops.Rotate(max_deg=(-30, 30), step=None, p=0.7),
+        ops.AllOf(ops=[ops.Rotate(max_deg=(-30, 30), step=None, p=0.7)], own_look="bilinear"),
         ops.BrightnessContrast(brightness=(0, 0), contrast=(-0.2, 0.2), p=0.5),
         ops.Noise(std=(25.5, 25.5), p=0.5),
         ops.Normalize(mean=0.5, std=0.25),
     )
     assert found.recipe.border == "constant" and not found.recipe.antialias
-    assert found.recipe.num_passes == 2  # the jitter does not change the turn's fill
-    noise, once = found.notes
-    assert noise == "RandomGaussianNoise: numbers are kept within 0..1, and there they may leave it."
-    assert once.startswith("RandomAffine, RandomRotation: one look-up here")
+    assert found.recipe.num_passes == 3  # the jitter does not change the turn's fill
+    assert found.notes == ("RandomGaussianNoise: numbers are kept within 0..1, and there they may leave it.",)
     assert "RandomRotation" in found.exact and "RandomResizedCrop" in found.exact
 
 
@@ -274,3 +272,24 @@ def test_gamma_bits_and_channels_of_kornia() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             read(f"K.AugmentationSequential({text})")
+
+
+@pytest.mark.parametrize(("mode", "is_same"), [("reflect", True), ("replicate", True), ("circular", False)])
+def test_a_resize_that_keeps_corner_pixels_keeps_what_is_mirrored_about_them(mode: str, is_same: bool) -> None:
+    """Measured: 0 levels in the mean by the first two, up to 3 by the last one."""
+    told = "its border is made of pixels before they are resized, and there of those behind."
+    crop = f"K.RandomCrop((116, 116), padding=10, padding_mode='{mode}', p=1.)"
+    found = importers.from_text(f"K.AugmentationSequential(K.Resize((96, 96)), {crop})")
+    assert (f"RandomCrop: {told}" in found.notes) != is_same
+    moved = "K.RandomAffine(0., scale=(0.7, 0.7), padding_mode='reflection', p=1.)"
+    assert f"RandomAffine: {told}" in importers.from_text(f"K.Sequential(K.Resize((96, 96)), {moved})").notes
+
+
+def test_quarter_turns_are_of_a_number_that_is_rounded() -> None:
+    (made, _) = importers.from_text("K.RandomRotation90(times=(0, 3), p=0.7)").recipe.ops
+    turns = tuple(ops.QuarterTurn(turns=(turn,)) for turn in range(4))
+    assert made == ops.OneOf(ops=turns, weights=(0.5, 1.0, 1.0, 0.5), p=0.7)
+    (made, _) = importers.from_text("K.RandomRotation90(times=(-2, 2), p=1.0)").recipe.ops
+    assert made == ops.OneOf(ops=(turns[2], turns[3], turns[0], turns[1]), p=1.0)  # two turns either way are the same
+    (made, _) = importers.from_text("K.RandomRotation90(times=(-1, -1), p=1.0)").recipe.ops
+    assert made == ops.OneOf(ops=(turns[3],), p=1.0)

@@ -330,7 +330,7 @@ def test_what_has_no_op_here_is_refused_with_the_nearest_that_has(name: str) -> 
         ("A.CLAHE(tile_grid_size=(80, 80))", r"CLAHE: tile_grid_size=\[80, 80\]: tiles=\(80, 80\) must be"),
         ("A.OneOf([])", "OneOf: holds no transforms"),
         (
-            "A.Compose([A.Perspective(), A.OpticalDistortion()])",
+            "A.Compose([A.Perspective(), A.OneOf([A.OpticalDistortion(), A.Blur()])])",
             "cannot be one recipe: Perspective comes before OpticalDistortion.* Put OpticalDistortion first",
         ),
         (
@@ -348,8 +348,8 @@ def test_a_refusal_names_the_transform_and_the_argument_that_are_written(text: s
 
 @pytest.mark.parametrize(("version", "border"), [("1", "reflect_101"), ("2", "constant")])
 def test_a_safe_rotation_shrinks_all_of_what_it_turns_into_the_frame(version: str, border: str) -> None:
-    found = importers.from_text("A.Compose([A.Resize(60, 90), A.SafeRotate((30, 30), p=1)])", version=version)
-    assert found.exact == ("Resize", "SafeRotate") and found.recipe.border == border
+    found = importers.from_text("A.Compose([A.CenterCrop(60, 90), A.SafeRotate((30, 30), p=1)])", version=version)
+    assert found.exact == ("CenterCrop", "SafeRotate") and found.recipe.border == border
     white = importers.from_text(
         "A.Compose([A.Resize(60, 90), A.SafeRotate((30, 30), border_mode=0, p=1)])", version=version
     ).recipe
@@ -392,3 +392,34 @@ def test_an_image_is_padded_anywhere_where_it_is_no_larger() -> None:
     for before in ("", "A.LongestMaxSize(65), ", "A.SmallestMaxSize(64), ", "A.Resize(64, 65), ", "A.Resize(65, 64), "):
         with pytest.raises(ValueError, match="PadIfNeeded: position='random' is mapped behind LongestMaxSize or a"):
             importers.from_text(text.format(before), version="1")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "T.Compose([T.RandomRotation((20, 20)), T.RandomAffine((20, 20), scale=(0.8, 0.8))])",
+        "A.Compose([A.Affine(translate_px=(20, 20), p=1), A.Affine(translate_px=(-20, -20), p=1)])",
+        "A.Compose([A.Rotate((20, 20), p=1), A.ShiftScaleRotate(p=1)])",
+        "K.AugmentationSequential(K.RandomRotation(20.), K.RandomAffine(20., scale=(0.7, 0.8), p=1.))",
+    ],
+)
+def test_what_one_map_moves_out_of_the_image_no_other_one_brings_back(text: str) -> None:
+    """In one look-up pixels differed by 6 to 57 levels in the mean: what was moved out was seen, and not the fill."""
+    found = importers.from_text(text, version="2" if text.startswith("A") else None)
+    last = [op for op in found.recipe.ops if op.op != "normalize"][-1]
+    assert isinstance(last, ops.AllOf) and last.own_look is not None
+    assert len(found.exact) == 2 and not any("one look-up here" in note for note in found.notes)
+
+
+def test_a_map_among_others_that_may_bring_back_what_is_moved_out_is_called_near() -> None:
+    text = "A.Compose([A.Rotate((20, 20), p=1), A.OneOf([A.Rotate((9, 9), p=1), A.HorizontalFlip(p=1)], p=1)])"
+    rows = importers.from_text(text, version="2").rows
+    told = "what maps before it move out of the image is seen again, where there its border is."
+    assert [(row.verdict, row.note) for row in rows[:2]] == [("exact", ""), ("near", told)]
+
+
+def test_what_a_perspective_cuts_off_is_not_seen_behind_it() -> None:
+    found = importers.from_text("A.Compose([A.Perspective(), A.Rotate()])")
+    _, turned = found.recipe.ops
+    assert turned == ops.AllOf(ops=(ops.Rotate(max_deg=(-90, 90), step=None, p=0.5),), own_look="bilinear")
+    assert found.rows[1].verdict == "exact"

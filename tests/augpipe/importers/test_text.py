@@ -564,11 +564,14 @@ def test_usual_names_of_libraries_need_no_import(call: str) -> None:
         ("A.Illumination()", "Illumination: is not known here; write ops.BrightnessContrast() or ops.Gamma()"),
         ("A.AutoContrast()", "AutoContrast: is not known here; write ops.AutoContrast()"),
         ("K.RandomMotionBlur(3, 35.0, 0.5)", "RandomMotionBlur: is not known here; write ops.MotionBlur()"),
-        ("K.RandomRotation90((0, 3))", "RandomRotation90: is not known here; write ops.QuarterTurn()"),
+        ("K.RandomTranspose()", "RandomTranspose: is not known here; write ops.Transpose()"),
         ("K.RandomPlasmaShadow()", "RandomPlasmaShadow: is not known here; write ops.Shadow()"),
         ("T.RandomShortestSize([480, 512])", "RandomShortestSize: is not known here; write ops.OneCrop(chains=[[ops."),
         ("T.FixedSizeCrop((64, 64))", "FixedSizeCrop: is not known here; write ops.RandomCrop(size=224, pad_if_needed"),
-        ("T.RandomCrop(64, fill={tv_tensors.Image: 9})", "RandomCrop: a fill for each type is not mapped; give one nu"),
+        (
+            "T.RandomCrop(64, fill={'others': 'red'})",
+            "RandomCrop: fill='red' is not mapped; levels are",
+        ),
         (
             "T.RandomRotates()",
             "RandomRotates: is not known here; RandomRotation, RandomResize and RandomSolarize are",

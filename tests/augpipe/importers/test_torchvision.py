@@ -188,9 +188,20 @@ def test_a_zoom_out_is_a_canvas_of_the_image_s_size() -> None:
     zoom_out = ops.ZoomOut(factor=(1.0, 3.0), fill=(123.0, 117.0, 104.0), p=0.4)
     assert found.recipe.ops == (zoom_out, ops.ResizeShortest(size=300))
     assert "scaled to the image's size" in found.notes[0]
-    one.fill = {int: 3}
-    with pytest.raises(ValueError, match="a fill for each type is not mapped"):
-        importers.from_torchvision(compose(one))
+
+
+@pytest.mark.parametrize("fill", ["{tv_tensors.Image: 9, tv_tensors.Mask: 3}", "{torch.Tensor: 9, 'others': 3}"])
+@pytest.mark.parametrize(
+    "call", ["RandomRotation(10, fill={})", "RandomCrop(64, padding=4, fill={})", "RandomZoomOut(fill={}, p=1)"]
+)
+def test_a_fill_for_each_type_is_that_of_images_and_told_for_masks(call: str, fill: str) -> None:
+    found = importers.from_text(f"v2.Compose([v2.{call.format(fill)}])")
+    (made,) = found.recipe.ops
+    assert (getattr(made, "fill", None) or found.recipe.fill) == (9.0, 9.0, 9.0)
+    assert "label maps: they show 3 beyond the image by targets=TargetOptions(mask_fill=3), else 255." in found.notes
+    only = importers.from_text(f"v2.Compose([v2.{call.format('{tv_tensors.Mask: 255}')}])")
+    assert (getattr(only.recipe.ops[0], "fill", None) or only.recipe.fill) == (0.0, 0.0, 0.0)
+    assert not any(note.startswith("label maps") for note in only.notes)
 
 
 def test_one_channel() -> None:
@@ -393,7 +404,11 @@ def test_more_passes_than_a_view_takes_are_one_with_what_differs() -> None:
     rotation = make("RandomRotation", degrees=[0, 9], fill=0, interpolation=Mode.BILINEAR, **WHOLE)
     found = importers.from_torchvision(compose(CROP, *(one for _ in range(4) for one in (erasing, rotation))))
     assert found.recipe.num_passes == 1 and "RandomErasing" not in found.exact
-    assert found.notes[0] == "RandomErasing: stands before RandomRotation, and acts after it here."
+    brings_back = "what maps before it move out of the image is seen again, where there its border is."
+    assert found.notes[:2] == (
+        f"RandomRotation: {brings_back}",
+        "RandomErasing: stands before RandomRotation, and acts after it here.",
+    )
 
 
 def test_differences_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -488,3 +503,12 @@ def test_bytes_of_normalised_numbers_are_refused(call: str) -> None:
     importers.from_text(
         f"v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.{call}, v2.ToTensor(), {normalize}])"
     )
+
+
+@pytest.mark.parametrize("first", ["", "T.RandomRotation((20, 20)), "])
+def test_a_map_that_shrinks_looks_alone_before_a_resize(first: str) -> None:
+    """By 0.1 levels in the mean as in torchvision, where a resize by nearest pixels is by up to 20."""
+    found = importers.from_text(f"T.Compose([{first}T.RandomAffine(0, scale=(0.8, 0.9)), T.Resize((64, 80))])")
+    assert found.recipe.interpolation == "bilinear" and found.recipe.antialias
+    assert "Resize" in found.exact and "RandomAffine" in found.exact
+    assert [op.own_look for op in found.recipe.ops if isinstance(op, ops.AllOf)][-1] == "nearest"

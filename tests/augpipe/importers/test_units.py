@@ -198,3 +198,33 @@ def test_a_normalize_of_bytes_which_torchvision_refuses_is_told() -> None:
         assert found.rows[-1].verdict == "near" and "bytes there, which torchvision refuses" in found.notes[0]
     for before in ("transforms.ToTensor()", "v2.ToImage(), v2.ToDtype(torch.float32, scale=True)"):
         assert importers.from_text(text.format(before)).notes == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "T.Compose([T.ToTensor(), T.Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.2)), T.GaussianBlur(5)])",
+        "A.Compose([A.Normalize(), A.MedianBlur((3, 5), p=1), A.MotionBlur((3, 5), p=1), A.RandomGridShuffle(p=1)])",
+        "K.Sequential(K.Normalize(mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.2)), K.RandomBoxBlur((3, 3)))",
+    ],
+)
+def test_a_blur_behind_a_normalize_is_the_same_before_it(text: str) -> None:
+    found = importers.from_text(text, version="1" if text.startswith("A") else None)
+    assert [op.op == "normalize" for op in found.recipe.ops] == [False] * (len(found.recipe.ops) - 1) + [True]
+    assert any(note.startswith("Normalize: stands before ") and "which is the same" in note for note in found.notes)
+    assert "Normalize" in found.exact
+
+
+@pytest.mark.parametrize("blur", ["MedianBlur", "GaussianBlur", "MotionBlur", "AdvancedBlur"])
+def test_blurs_of_albumentations_2_cut_off_what_a_normalize_makes(blur: str) -> None:
+    with pytest.raises(ValueError, match=f"Normalize: stands before {blur}"):
+        importers.from_text(f"A.Compose([A.Normalize(), A.{blur}(p=1)])", version="2")
+    (blurred, _) = importers.from_text("A.Compose([A.Normalize(), A.Blur(p=1)])", version="2").recipe.ops
+    assert blurred.op == "box_blur"
+
+
+def test_channels_change_places_before_a_normalize_that_treats_them_alike() -> None:
+    text = "K.Sequential(K.Normalize(mean=({}), std=(0.2, 0.2, 0.2)), K.RandomChannelShuffle())"
+    assert [op.op for op in importers.from_text(text.format("0.5, 0.5, 0.5")).recipe.ops][-1] == "normalize"
+    with pytest.raises(ValueError, match="Normalize: stands before RandomChannelShuffle"):
+        importers.from_text(text.format("0.5, 0.4, 0.5"))
