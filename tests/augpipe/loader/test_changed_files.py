@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
-from augpipe import Loader, Place
+from augpipe import Loader, Place, TargetOptions
 from augpipe.cache import file_stamps
 from augpipe.cache.file_stamps import FileStamps
+from augpipe.datasets.annotations.label_map_source import LabelMapSource
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.sources import Concat, Subset
 from tests.augpipe.decoding.image_files import encoded, scene
@@ -67,6 +69,20 @@ def test_parts_of_folders_are_looked_at_too(folder: Path, tmp_path: Path) -> Non
     list(loader)
     write_in_place(folder / "2.png")
     with pytest.raises(ValueError, match=r"photos/2\.png: it has changed"):
+        list(loader)
+
+
+@pytest.mark.parametrize("level", [7, 255])
+def test_a_replaced_label_map_is_not_served_from_a_cache(folder: Path, tmp_path: Path, level: int) -> None:
+    """Also where the new file has as many bytes."""
+    (tmp_path / "masks").mkdir()
+    for number in range(NUM):
+        Image.new("L", (50, 40), number).save(tmp_path / f"masks/{number}.png")
+    loader = make(LabelMapSource(folder, tmp_path / "masks"), cache="host", targets=TargetOptions())
+    for _ in range(2):
+        assert sorted(int(each) for batch in loader for each in batch.targets.max(axis=(1, 2))) == [*range(NUM)]
+    Image.new("L", (50, 40), level).save(tmp_path / "masks/3.png")
+    with pytest.raises(ValueError, match=r"3\.png: it, or its label map, has changed since it was read into the cache"):
         list(loader)
 
 
