@@ -124,8 +124,8 @@ class Loader(Generic[FrameworkName]):
             that is current when the loader hands them out. "cuda" is the current device; where the process does not use
             CUDA yet, the one that torchrun's LOCAL_RANK numbers.
         cache: "off"; "device" keeps decoded images where batches are made, "host" in host memory, so that from the
-            second epoch on they are neither read nor decoded; label maps, too. It changes no pixel. Files of images
-            that have another size or time of writing than when they were read are refused as a pass begins.
+            second epoch on they are neither read nor decoded; label maps, too. It changes no pixel. Files that have
+            another size or time of writing than when they were read are refused as a pass begins.
         cache_bytes: what the cache may take; None for most of what is free when the first pass begins.
         pin_memory: batches on the CPU lie in page-locked memory, from which `.to("cuda", non_blocking=True)` is fast.
         framework: "torch" tensors or "numpy" arrays (CPU only).

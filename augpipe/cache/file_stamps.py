@@ -23,6 +23,7 @@ class FileStamps:
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self._has_label_maps: bool = getattr(source, "has_label_maps", False)
         self._stamps = np.zeros((len(source), 2), np.int64)  # not touched before it is used
         self._next = 0
 
@@ -67,6 +68,8 @@ class FileStamps:
         size, time_ns = self._stamps[sample_id].tolist()
         if found is None or not size or found == (size, time_ns):
             return ""
+        if self._has_label_maps:
+            return "it, or its label map, has changed since it was read into the cache"
         if found[0] != size:
             what = f"it had {size:,} bytes and has {found[0]:,}"
         else:

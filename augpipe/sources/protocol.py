@@ -151,7 +151,7 @@ class StampedSource(Source, Protocol):
     """Images that are files of their own, of which a cache can tell whether they have changed since they were read."""
 
     def stamp(self, sample_id: int) -> tuple[int, int] | None:
-        """The size in bytes and the time of writing in ns of the sample's file as it is now.
+        """The size in bytes and the time of writing in ns of the sample's file as it is now, with its label map.
 
         None where it has no file of its own, or where asking for it takes long.
 
