@@ -3,8 +3,7 @@
 import inspect
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from ctypes import c_uint32
 from multiprocessing.context import get_spawning_popen
 from multiprocessing.sharedctypes import RawValue
@@ -359,8 +358,8 @@ class Augment:
         objects: "KnownObjects | None",
     ) -> Plan:
         if sample_ids is None:
-            with self._counting() as seed:
-                first = self.next_id
+            with self._own_lock():
+                seed, first = self._own_seed(), self.next_id
                 self.next_id += len(sizes)
             ids = np.arange(first, first + len(sizes)) % 2**32
         else:
@@ -376,22 +375,24 @@ class Augment:
 
     def _drawn_ahead(self, sizes: Sizes, names: Sequence[str], epoch: int) -> PlanAhead:
         """The plan of the next ids."""
-        with self._counting() as seed:
-            sample_id, recipe = self.next_id % 2**32, self.recipe
+        with self._own_lock():
+            seed, sample_id, recipe = self._own_seed(), self.next_id % 2**32, self.recipe
             self.next_id += len(sizes)
             self._refuse(names, sizes)
             block, own = self._ahead.block(sample_id, sizes, recipe, plan_ahead, epoch, seed)
         return PlanAhead(block, own, sizes, recipe, seed)
 
-    @contextmanager
-    def _counting(self) -> Iterator[int]:
-        """Count ids, by the seed of this process."""
+    def _own_lock(self) -> threading.Lock:
+        """What is held while this process counts ids."""
         if self._process != os.getpid():
             self._start(is_forked=True)
-        with self._lock:
-            if self._seed_here is None or self._seed_here[0] != self.seed:
-                self._seed_here = self.seed, worker_seed(self.seed, self._is_forked)
-            yield self._seed_here[1]
+        return self._lock
+
+    def _own_seed(self) -> int:
+        """What this process draws by where images have no ids."""
+        if self._seed_here is None or self._seed_here[0] != self.seed:
+            self._seed_here = self.seed, worker_seed(self.seed, self._is_forked)
+        return self._seed_here[1]
 
     def _refuse(self, names: Sequence[str], sizes: Sizes) -> None:
         for name, reason in zip(names, refusals(self.recipe, sizes), strict=True):

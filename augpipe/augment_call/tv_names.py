@@ -17,9 +17,13 @@ def _tv_name(kind: type) -> str:
 
 def is_structure(images: Any) -> bool:
     """Whether an argument is an image with targets, and not an image or a list of them."""
-    if isinstance(images, Mapping):
-        return True
     if type(images) not in (list, tuple):
-        return False
-    kinds = {type(one) for one in images}
-    return any(issubclass(kind, Mapping) or tv_name(kind) in ("BoundingBoxes", "Mask", "KeyPoints") for kind in kinds)
+        return _is_mapping(type(images))  # type: ignore[arg-type]  # mypy takes no class for hashable
+    return any(
+        _is_mapping(kind) or tv_name(kind) in ("BoundingBoxes", "Mask", "KeyPoints") for kind in set(map(type, images))
+    )
+
+
+@cache
+def _is_mapping(kind: type) -> bool:
+    return issubclass(kind, Mapping)

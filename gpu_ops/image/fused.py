@@ -463,7 +463,7 @@ def _sample(pixels, row, s, width, are_taps_inside):
 
 def bends(rows: npt.NDArray[np.void]) -> bool | None:
     """True where any row has a `field`; else None, for which numba leaves out what bends: a quarter of its work."""
-    return True if rows["field"].any() else None
+    return True if np.count_nonzero(rows["field"]) else None  # `any` takes several times as long
 
 
 def jobs_per_image(height: int) -> int:
