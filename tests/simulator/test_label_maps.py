@@ -173,10 +173,10 @@ def test_without_one_on_the_device_the_host_holds_them(cache: Any, num: int) -> 
 
 
 def test_the_limit_counts_label_maps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The images fit, and of the label maps those of the first batch."""
-    images = sum(-(-height * width * 4 // 16) * 16 for height, width in SIZES)
-    first = sum(-(-height * width // 16) * 16 for height, width in SIZES[:2])
-    monkeypatch.setitem(SIZED, "cache_bytes", images + first)
+    """The first batch fits, and of the second one a label map, whose image does not."""
+    images, maps = ([-(-height * width * size // 16) * 16 for height, width in SIZES] for size in (4, 1))
+    room = sum(images[:2]) + sum(maps[:3])
+    monkeypatch.setitem(SIZED, "cache_bytes", room)
     source, options = labels_of(), {"cache": "device", "shuffle": False, "batch_size": 2}
     cached = loader(source, Recipe(ops=(CROP,)), **options)
     expected = loader(labels_of(), Recipe(ops=(CROP,)), "cpu", shuffle=False, batch_size=2)
@@ -184,10 +184,10 @@ def test_the_limit_counts_label_maps(monkeypatch: pytest.MonkeyPatch) -> None:
         for batch, wanted in zip(cached, expected, strict=True):
             assert batch.targets.equal(wanted.targets)
         held = numbers(cached)
-        assert held.held_bytes <= images + first
-        assert (held.num_held, held.num_did_not_fit) == (NUM, 0)
-        assert 0 < held.num_label_maps == NUM - held.num_label_maps_did_not_fit < NUM
-    assert sorted(source.num_read.values())[:2] == [1, 1] and sum(source.num_read.values()) > NUM
+        assert (held.num_held, held.num_did_not_fit) == (2, NUM - 2)
+        assert (held.num_label_maps, held.num_label_maps_did_not_fit) == (3, NUM - 3)
+        assert (held.held_bytes, held.did_not_fit_bytes) == (room, sum(images[2:]) + sum(maps[3:]))
+    assert source.num_read == {number: 1 if number < 3 else 3 for number in range(NUM)}
 
 
 def test_a_replaced_sample_takes_its_label_map_out_of_the_cache() -> None:
