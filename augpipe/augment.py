@@ -389,7 +389,7 @@ class Augment:
         return self._lock
 
     def _own_seed(self) -> int:
-        """What this process draws by where images have no ids."""
+        """What this process draws by where images have no ids; `_own_lock` is held."""
         if self._seed_here is None or self._seed_here[0] != self.seed:
             self._seed_here = self.seed, worker_seed(self.seed, self._is_forked)
         return self._seed_here[1]

@@ -18,7 +18,7 @@ DID_NOT_FIT = -2
 KNOWN = np.dtype(
     [("address", np.int64), ("height", np.int32), ("width", np.int32), ("planes", np.int32), ("type", np.uint8)]
 )
-"""Of each sample; zeros where nothing is held. No planes: a number for each pixel. The type is dtype's character."""
+"""Of each sample; zeros where nothing is held. -1 planes: a number for each pixel. The type is dtype's character."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,7 +70,7 @@ class HeldLabelMaps:
         address, height, width, planes, code = found
         if address in (0, CLAIMED, DID_NOT_FIT):
             return None
-        shape = (height, width, planes) if planes else (height, width)
+        shape = (height, width, planes) if planes >= 0 else (height, width)
         return LocatedLabels(address=address, shape=shape, dtype=np.dtype(chr(code)))
 
     def array(self, sample_id: int) -> npt.NDArray[Any] | None:
@@ -93,7 +93,11 @@ class HeldLabelMaps:
             return
         first = room.place.offset
         memory = room.place.segment.memory[first : first + room.num_bytes]
-        memory.view(room.labels.dtype).reshape(labels.shape)[...] = labels
+        try:
+            memory.view(room.labels.dtype).reshape(labels.shape)[...] = labels
+        except BaseException:
+            self.cancel(room)
+            raise
         self.commit(room)
 
     def reserve(self, sample_id: int, shape: Sequence[int], dtype: np.dtype[Any]) -> LabelRoom | None:
@@ -124,7 +128,7 @@ class HeldLabelMaps:
     def commit(self, room: LabelRoom) -> None:
         """Let everybody find what was written; in device memory on the terms of `PixelCache.commit`."""
         labels = room.labels
-        height, width, planes = (*labels.shape, 0)[:3]
+        height, width, planes = (*labels.shape, -1)[:3]
         with self._lock:
             self._known[room.sample_id] = labels.address, height, width, planes, ord(labels.dtype.char)
             self.num_held += 1
