@@ -34,7 +34,7 @@ from augpipe.recipes.importers.sides import sides_of
 from augpipe.recipes.importers.units import leave_out_behind, normalize_last
 from augpipe.validation.models import changed
 
-BROUGHT_BACK = "what maps before it move out of the image is seen again, where there its border is."
+BROUGHT_BACK = "pixels that an earlier map moved out of the image are seen again, where there its border is."
 """What differs in a map behind another one, where one look-up does both."""
 BEFORE_RESIZES = "its border is made of pixels before they are resized, and there of those behind."
 """What differs in a border: by up to 7 levels in the mean of a padding, and 2 of photographs that a map moves."""
@@ -281,8 +281,10 @@ class Findings:
             bends = any(map(_bends, row.ops)) and any(map(_bends, before))
             maps = [other.ops[0] for other in self.rows if other.look and other.ops and not other.ops[0].is_crop]
             brings_back = row.beyond is not None and any(held is op for held in before for op in maps)
-            alone = row.look and (bends or brings_back) and (self._looks_alone(place) or self._chosen_alone(row))
-            if row.look and brings_back and not alone:
+            if not row.look or not (bends or brings_back):
+                continue
+            is_alone = self._looks_alone(place) or self._chosen_alone(row)
+            if brings_back and not is_alone:
                 self.differs(place, BROUGHT_BACK)
 
     def _chosen_alone(self, row: Row) -> bool:

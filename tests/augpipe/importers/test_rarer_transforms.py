@@ -414,7 +414,7 @@ def test_what_one_map_moves_out_of_the_image_no_other_one_brings_back(text: str)
 def test_a_map_among_others_that_may_bring_back_what_is_moved_out_is_called_near() -> None:
     text = "A.Compose([A.Rotate((20, 20), p=1), A.OneOf([A.Rotate((9, 9), p=1), A.HorizontalFlip(p=1)], p=1)])"
     rows = importers.from_text(text, version="2").rows
-    told = "what maps before it move out of the image is seen again, where there its border is."
+    told = "pixels that an earlier map moved out of the image are seen again, where there its border is."
     assert [(row.verdict, row.note) for row in rows[:2]] == [("exact", ""), ("near", told)]
 
 

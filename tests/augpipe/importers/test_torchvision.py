@@ -404,7 +404,7 @@ def test_more_passes_than_a_view_takes_are_one_with_what_differs() -> None:
     rotation = make("RandomRotation", degrees=[0, 9], fill=0, interpolation=Mode.BILINEAR, **WHOLE)
     found = importers.from_torchvision(compose(CROP, *(one for _ in range(4) for one in (erasing, rotation))))
     assert found.recipe.num_passes == 1 and "RandomErasing" not in found.exact
-    brings_back = "what maps before it move out of the image is seen again, where there its border is."
+    brings_back = "pixels that an earlier map moved out of the image are seen again, where there its border is."
     assert found.notes[:2] == (
         f"RandomRotation: {brings_back}",
         "RandomErasing: stands before RandomRotation, and acts after it here.",
