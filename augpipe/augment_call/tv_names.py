@@ -17,11 +17,11 @@ def _tv_name(kind: type) -> str:
 
 def is_structure(images: Any) -> bool:
     """Whether an argument is an image with targets, and not an image or a list of them."""
-    if type(images) not in (list, tuple):
-        return _is_mapping(type(images))  # type: ignore[arg-type]  # mypy takes no class for hashable
-    return any(
-        _is_mapping(kind) or tv_name(kind) in ("BoundingBoxes", "Mask", "KeyPoints") for kind in set(map(type, images))
-    )
+    if type(images) in (list, tuple):
+        kinds = set(map(type, images))
+        return any(_is_mapping(kind) or tv_name(kind) in ("BoundingBoxes", "Mask", "KeyPoints") for kind in kinds)
+    kind: type = type(images)
+    return _is_mapping(kind)
 
 
 @cache
