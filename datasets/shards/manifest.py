@@ -292,7 +292,8 @@ def _fetch(url: str, remote: RemoteSettings | None) -> bytes | None:
 def _no_manifest(folder: str) -> ValueError:
     return ValueError(
         f"{folder} holds no {MANIFEST_NAME}: it is not a data set that augpipe prepare wrote, or not a finished one. "
-        "Give the folder that was its OUT, or finish it with --resume."
+        "Give the folder that was its OUT, or finish it with --resume; of a folder of images, augpipe stats lists what "
+        "cannot be used."
     )
 
 

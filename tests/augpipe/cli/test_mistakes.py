@@ -172,7 +172,7 @@ COMMANDS = [
         "verify photos",
         2,
         "photos holds no manifest.json: it is not a data set that augpipe prepare wrote, or not a finished",
-        "augpipe stats photos lists what cannot be used",
+        "augpipe stats lists what cannot be used",
     ),
     ("report nowhere", 2, "nowhere does not exist (the current folder is ", "Give the folder of a training run"),
     ("report run.toml", 2, "run.toml is a file"),
