@@ -98,8 +98,12 @@ def test_what_does_not_bend_an_image_leaves_its_edges_alone(
 
 @examples(30)
 @given(
-    grid=st.sampled_from([ops.GridDistortion(p=1.0), ops.GridDistortion(num_steps=3, distort_limit=(-0.8, 0.8), p=1.0)]),
-    behind=st.sampled_from([[], [ops.Flip(p=0.5)], [ops.Resize(size=90)], [ops.Resize(size=9)], [ops.CenterCrop(size=5)]]),
+    grid=st.sampled_from(
+        [ops.GridDistortion(p=1.0), ops.GridDistortion(num_steps=3, distort_limit=(-0.8, 0.8), p=1.0)]
+    ),
+    behind=st.sampled_from(
+        [[], [ops.Flip(p=0.5)], [ops.Resize(size=90)], [ops.Resize(size=9)], [ops.CenterCrop(size=5)]]
+    ),
     height=LENGTHS,
     width=LENGTHS,
 )
