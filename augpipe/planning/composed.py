@@ -1,5 +1,7 @@
 """What a pass looks up and the steps behind it, from its frame to plan records: the form that the kernel evaluates."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -13,7 +15,7 @@ from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.view import View
 
 Rows = npt.NDArray[np.void]
-Floats = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.floating[Any]]
 
 SLACK_PX = 1e-6
 """How far beyond an edge, in source pixels, a corner still counts as within it: rounding moves it by less."""
@@ -74,8 +76,9 @@ def _stays_within(bends: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
     """(B,) whether each is a grid of which no cell shows what lies outside its frame."""
     sides, cells = bends["sides"][:, :, None], bends["cells"][:, None, None]
     ends = np.minimum(np.arange(bends["nodes"].shape[2]), cells) * (sides / np.maximum(cells, 1)) + bends["nodes"]
-    stays: npt.NDArray[np.bool_] = ((ends >= -SLACK_PX) & (ends <= sides + SLACK_PX)).all(axis=(1, 2))
-    return stays & (bends["kind"] == GRID) & (bends["key"] == 0).all(axis=1)
+    is_within = ((ends >= -SLACK_PX) & (ends <= sides + SLACK_PX)).all(axis=(1, 2))
+    stays: npt.NDArray[np.bool_] = is_within & (bends["kind"] == GRID) & (bends["key"] == 0).all(axis=1)
+    return stays
 
 
 def _compose(rows: Rows, frame: Frame) -> None:
