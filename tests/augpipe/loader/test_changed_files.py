@@ -89,6 +89,20 @@ def test_a_replaced_label_map_is_not_served_from_a_cache(folder: Path, tmp_path:
         list(loader)
 
 
+def test_a_label_map_that_nobody_reads_may_be_replaced(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "masks").mkdir()
+    for number in range(NUM):
+        Image.new("L", (50, 40), number).save(tmp_path / f"masks/{number}.png")
+    loader = make(LabelMapSource(folder, tmp_path / "masks"), cache="host", targets="off")
+    expected = samples(loader)
+    Image.new("L", (50, 40), 7).save(tmp_path / "masks/3.png")
+    loader.set_epoch(0)
+    assert samples(loader) == expected
+    write_in_place(folder / "3.png")
+    with pytest.raises(ValueError, match=r"3\.png: it has changed since it was read into the cache"):
+        list(loader)
+
+
 def test_an_image_that_is_replaced_is_noticed_where_its_label_map_is_newer(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "masks").mkdir()
     for number in range(NUM):
