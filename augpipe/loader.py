@@ -51,6 +51,7 @@ from augpipe.sampling.state import STATE_VERSION, check_state, recipe_text
 from augpipe.sources.identity import identity_of
 from augpipe.sources.log_line import tell_source
 from augpipe.sources.protocol import Source, check_unchanged, is_source, stack_of
+from augpipe.sources.targets import has_targets
 from augpipe.validation.arguments import (
     as_count,
     as_epoch,
@@ -598,7 +599,9 @@ class Loader(Generic[FrameworkName]):
                 _tell_once(logging.INFO, self._choice.reason, f"; threads: {self._first_threads}{beside}")
             if self._cache is None:
                 self._cache = self._choice.make_cache(len(self.source))
-                self._stamps = FileStamps(self.source) if self._cache is not None else None
+                if self._cache is not None:
+                    reads_maps = self._targets is not None and has_targets(self.source) and self.source.has_label_maps
+                    self._stamps = FileStamps(self.source, label_maps=bool(reads_maps))
             settings = replace(self._settings(recipe), stamps=self._stamps)
             self._batches = self._choice.batch_maker(settings, self.batch_size, self._cache)
             self._batches_recipe = recipe

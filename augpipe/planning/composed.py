@@ -1,17 +1,21 @@
 """What a pass looks up and the steps behind it, from its frame to plan records: the form that the kernel evaluates."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image import affine
 from augpipe.gpu_ops.image.composition import NO_BENDS, NUM_NUMBERS, compose_records
 from augpipe.gpu_ops.image.plan_records import BORDERS
+from augpipe.gpu_ops.image.rows import GRID
 from augpipe.ops.colour_program import num_tables, write_program
 from augpipe.ops.frame import Frame
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.view import View
 
 Rows = npt.NDArray[np.void]
+Floats = npt.NDArray[np.floating[Any]]
 
 SLACK_PX = 1e-6
 """How far beyond an edge, in source pixels, a corner still counts as within it: rounding moves it by less."""
@@ -35,13 +39,20 @@ def _hides_border(frame: Frame) -> npt.NDArray[np.bool_]:
     """(B,) whether nothing beyond the part that crops keep is shown: its edge does not mix with the border."""
     after, before = frame.maps
     left, top, right, bottom = frame.seen
-    half_width, half_height = 0.5 * frame.out_widths, 0.5 * frame.out_heights
+    half_sides = [0.5 * frame.out_widths, 0.5 * frame.out_heights]
     hides: npt.NDArray[np.bool_] = ~np.any(frame.lens, axis=1)
     if before is not None:
-        hides = hides & (affine.homogeneous(before)[:, 2] == (0.0, 0.0, 1.0)).all(axis=1)
-        after = affine.compose(after, before)
-    if frame.bends is not None:
-        hides = hides & (frame.bends["kind"] == 0)
+        before = affine.homogeneous(before)
+        hides = hides & (before[:, 2] == (0.0, 0.0, 1.0)).all(axis=1)
+        after, of_bend = affine.homogeneous(affine.compose(after, before)), affine.homogeneous(after)
+        if frame.bends is not None and (is_bent := frame.bends["kind"] != 0).any():
+            # all that a grid shows lies in its frame, or else where it would lie without it
+            hides = hides & (~is_bent | _stays_within(frame.bends))
+            after[is_bent] = of_bend[is_bent]
+            reaches = [_reach(before[:, axis].T, *half_sides) + np.abs(before[:, axis, 2]) for axis in (0, 1)]
+            for axis, reach in enumerate(reaches):
+                within = np.maximum(reach, 0.5 * frame.bends["sides"][:, axis])
+                half_sides[axis] = np.where(is_bent, within, half_sides[axis])
     for axis, (low, high, first, side, kept) in enumerate(
         (
             (left, right, frame.crop_x, frame.crop_width, frame.kept_widths),
@@ -49,10 +60,25 @@ def _hides_border(frame: Frame) -> npt.NDArray[np.bool_]:
         )
     ):
         along = side / kept * after[:, axis].T
-        reach = np.abs(along[0]) * half_width + np.abs(along[1]) * half_height
+        reach = _reach(along, *half_sides)
         centre = first + 0.5 * side + (along[2] if len(along) == 3 else 0.0)
         hides = hides & (centre - reach >= low - SLACK_PX) & (centre + reach <= high + SLACK_PX)
     return hides
+
+
+def _reach(along: Floats, half_width: Floats, half_height: Floats) -> Floats:
+    """(B,) how far to both sides of its centre an affine map takes a rectangle, along an axis of which it is a row."""
+    reach: Floats = np.abs(along[0]) * half_width + np.abs(along[1]) * half_height
+    return reach
+
+
+def _stays_within(bends: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+    """(B,) whether each is a grid of which no cell shows what lies outside its frame."""
+    sides, cells = bends["sides"][:, :, None], bends["cells"][:, None, None]
+    ends = np.minimum(np.arange(bends["nodes"].shape[2]), cells) * (sides / np.maximum(cells, 1)) + bends["nodes"]
+    is_within = ((ends >= -SLACK_PX) & (ends <= sides + SLACK_PX)).all(axis=(1, 2))
+    stays: npt.NDArray[np.bool_] = is_within & (bends["kind"] == GRID) & (bends["key"] == 0).all(axis=1)
+    return stays
 
 
 def _compose(rows: Rows, frame: Frame) -> None:

@@ -1,6 +1,7 @@
 """Displacements that bend the frame: what they move, and what follows them."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -98,13 +99,14 @@ def _by_spline(along: Float, key: npt.NDArray[np.uint32]) -> Float:
     return moved
 
 
-def drawn_by(rows: Rows) -> set[str]:
+def drawn_by(rows: Rows) -> frozenset[str]:
     """The kinds of ops that plan records of a view hold draws of, of ops within ops, too."""
     return _kinds(rows.dtype["drawn"])
 
 
-def _kinds(drawn: np.dtype[np.void]) -> set[str]:
-    names = {name.rstrip("0123456789").removesuffix("_") for name in drawn.names or ()}
+@lru_cache
+def _kinds(drawn: np.dtype[np.void]) -> frozenset[str]:
+    names = frozenset(name.rstrip("0123456789").removesuffix("_") for name in drawn.names or ())
     return names.union(*(_kinds(drawn[name]) for name in drawn.names or ()))
 
 

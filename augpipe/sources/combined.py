@@ -165,6 +165,10 @@ class Concat:
         """Size and time of writing of the sample's file, where its source knows them."""
         return stamp_of(*self._find(sample_id))
 
+    def label_map_stamp(self, sample_id: int) -> tuple[int, int] | None:
+        """The same of its label map."""
+        return stamp_of(*self._find(sample_id), by="label_map_stamp")
+
     @property
     def has_targets(self) -> bool:
         """Whether the sources know objects or label maps."""

@@ -1,7 +1,7 @@
 """What the loader asks of a place that holds images."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeGuard, runtime_checkable
+from typing import Any, Literal, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -151,9 +151,10 @@ class StampedSource(Source, Protocol):
     """Images that are files of their own, of which a cache can tell whether they have changed since they were read."""
 
     def stamp(self, sample_id: int) -> tuple[int, int] | None:
-        """The size in bytes and the time of writing in ns of the sample's file as it is now, with its label map.
+        """The size in bytes and the time of writing in ns of the sample's file as it is now.
 
-        None where it has no file of its own, or where asking for it takes long.
+        None where it has no file of its own, or where asking for it takes long. Sources of label maps say the same of
+        their files by `label_map_stamp`.
 
         Raises:
             OSError: the file is gone or cannot be looked at.
@@ -279,13 +280,15 @@ def check_unchanged(source: Source) -> None:
         check()
 
 
-def stamp_of(source: Source, sample_id: int) -> tuple[int, int] | None:
-    """Size in bytes and time of writing in ns of a sample's file; None where the source does not say.
+def stamp_of(
+    source: Source, sample_id: int, by: Literal["stamp", "label_map_stamp"] = "stamp"
+) -> tuple[int, int] | None:
+    """Size in bytes and time of writing in ns of a sample's file, or its label map's; None where nothing says it.
 
     Raises:
         OSError: the file is gone or cannot be looked at.
     """
-    stamp = getattr(source, "stamp", None)
+    stamp = getattr(source, by, None)
     found: tuple[int, int] | None = None if stamp is None else stamp(sample_id)
     return found
 

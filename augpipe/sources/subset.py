@@ -165,6 +165,10 @@ class Subset:
         """Size and time of writing of the sample's file, where the whole source knows them."""
         return stamp_of(self._source, self._inner_id(sample_id))
 
+    def label_map_stamp(self, sample_id: int) -> tuple[int, int] | None:
+        """The same of its label map."""
+        return stamp_of(self._source, self._inner_id(sample_id), by="label_map_stamp")
+
     @property
     def has_targets(self) -> bool:
         """Whether the whole source knows objects or label maps."""

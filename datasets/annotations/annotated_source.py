@@ -156,21 +156,16 @@ class AnnotatedSource(FileSource):
         orientation, size = self.turned(sample_id)
         return self._known.maps.read(sample_id, size, orientation)
 
-    def stamp(self, sample_id: int) -> tuple[int, int]:
-        """The file's size in bytes and time of writing in ns, now; with a label map, a number for its state and both
-        files' times in the place of the time.
+    def label_map_stamp(self, sample_id: int) -> tuple[int, int] | None:
+        """Size in bytes and time of writing in ns of the file of a label map, now; None where there are none.
 
         Raises:
-            OSError: the image cannot be looked at.
+            OSError: it cannot be looked at.
         """
-        size, time_ns = super().stamp(sample_id)
         if self._known.maps is None:
-            return size, time_ns
-        try:
-            of_map = os.stat(self._known.maps.names[sample_id])
-        except OSError:  # reading it says so
-            return size, hash((time_ns, 0, 0))
-        return size, hash((time_ns, of_map.st_size, of_map.st_mtime_ns))
+            return None
+        status = os.stat(self._known.maps.names[sample_id])
+        return status.st_size, status.st_mtime_ns
 
     def turned(self, sample_id: int) -> tuple[int, tuple[int, int]]:
         """EXIF's orientation by which coordinates of the file are turned (1 for none), and the upright size.

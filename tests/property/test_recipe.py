@@ -96,6 +96,25 @@ def test_what_does_not_bend_an_image_leaves_its_edges_alone(
     np.testing.assert_allclose(found, resized, atol=0.01)
 
 
+@examples(30)
+@given(
+    grid=st.sampled_from(
+        [ops.GridDistortion(p=1.0), ops.GridDistortion(num_steps=3, distort_limit=(-0.8, 0.8), p=1.0)]
+    ),
+    behind=st.sampled_from(
+        [[], [ops.Flip(p=0.5)], [ops.Resize(size=90)], [ops.Resize(size=9)], [ops.CenterCrop(size=5)]]
+    ),
+    height=LENGTHS,
+    width=LENGTHS,
+)
+def test_a_grid_that_stays_within_the_image_shows_no_border(
+    grid: ops.Op, behind: list[ops.Op], height: int, width: int
+) -> None:
+    white = np.full((height, width, 3), 255, np.uint8)
+    recipe = Recipe(border="constant", ops=[ops.Resize(size=40), grid, *behind])
+    assert (Augment(recipe, dtype="uint8")(white, sample_ids=[0]) == 255).all()
+
+
 @examples(40)
 @given(
     border=st.sampled_from(BORDERS),

@@ -16,6 +16,9 @@ OUTLINE_POINTS = 32
 """Of an outline that a lens bends; where lines stay straight, the corners are enough, and what bends more strongly
 takes as many as it needs."""
 
+LOW, HIGH = [0, 1, 0, 1], [2, 3, 2, 3]
+"""Of a rectangle's edges, those that each edge of a box is cut at."""
+
 
 def map_boxes(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Float]:
     """(N, 4) output boxes left, top, right, bottom, and (N,) the share of each that is shown; zeros where none is.
@@ -29,6 +32,8 @@ def map_boxes(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Floa
         item: (N,) whose plan record each belongs to.
     """
     bounds, shares = np.empty((len(boxes), 4)), np.empty(len(boxes))
+    if len(boxes) and not inverse.bends.any():
+        return _bounds(inverse, boxes, item, 4)
     is_bent, is_looked_at = inverse.bends[item], inverse.is_looked_at[item]
     ways = ((OUTLINE_POINTS, is_bent & ~is_looked_at), (4, ~is_bent), (None, is_looked_at))
     for num_points, chosen in ways:  # each as if the others were not there
@@ -40,14 +45,14 @@ def map_boxes(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Floa
 def _bounds(inverse: InverseMap, boxes: Float, item: Int, num_points: int | None) -> tuple[Float, Float]:
     """What `map_boxes` gives, by outlines of so many points, or of as many as polygons get."""
     seen = inverse.seen[item]
-    cut = np.clip(boxes, np.tile(seen[:, :2], 2), np.tile(seen[:, 2:], 2))
+    cut = np.clip(boxes, seen[:, LOW], seen[:, HIGH])
     if num_points is None:
         rings, bounds, areas = map_rings(inverse, boxes_as_rings(boxes, item, 4))
         shown: Float = rings.areas().reshape(-1, len(boxes)).sum(axis=0)
     else:
         outlines = mapped(inverse, boxes_as_rings(cut, item, num_points))
         whole = outlines if (cut == boxes).all() else mapped(inverse, boxes_as_rings(boxes, item, num_points))
-        parts = inverse.parts_shown(item, outlines.bounds())
+        parts = inverse.parts_shown(outlines)
         bounds = bounds_of_all([outlines.bounds_within(limits) for limits in parts])
         shown = np.sum([within(outlines, limits).areas() for limits in parts], axis=0)
         areas = whole.areas()
@@ -63,9 +68,9 @@ def map_corners(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Fl
 
     This is what torchvision and albumentations do: such a box may be much larger than what is shown.
     """
-    whole = mapped(inverse, boxes_as_rings(boxes, item, 4)).bounds()
-    parts = inverse.parts_shown(item, whole)
-    cuts = [np.clip(whole, np.tile(limits[:, :2], 2), np.tile(limits[:, 2:], 2)) for limits in parts]
+    outlines = mapped(inverse, boxes_as_rings(boxes, item, 4))
+    whole, parts = outlines.bounds(), inverse.parts_shown(outlines)
+    cuts = [np.clip(whole, limits[:, LOW], limits[:, HIGH]) for limits in parts]
     for cut in cuts:
         cut[~(boxes[:, 2:] > boxes[:, :2]).all(axis=1)] = 0.0
     shown: Float = np.sum([box_areas(cut) for cut in cuts], axis=0)

@@ -74,13 +74,12 @@ class InverseMap:
             self.windows = windows
         self._holes = holes
         self._before, self._after = look_up_matrices(rows)
-        self._to_lens = np.linalg.inv(self._after).astype(np.float64)
-        self._to_output = np.linalg.inv(self._before).astype(np.float64)
+        self._to_lens, self._to_output = np.linalg.inv(np.stack([self._after, self._before])).astype(np.float64)
         self._is_projective: Bool = (rows["before_divisor"][:, :2] != 0.0).any(axis=1)
         self._has_lens: Bool = (rows["lens"] != 0.0).any(axis=1)
         has_field = "field" in (rows.dtype.names or ())
         self._kind = rows["field"]["kind"] if has_field else np.zeros(len(rows), np.int8)
-        is_bent = np.isin(self._kind, (GRID, SPLINE))
+        is_bent = (self._kind == GRID) | (self._kind == SPLINE)
         self.bends: Bool = self._has_lens | is_bent
         """(B,): whether straight lines become curves."""
         self.is_looked_at: Bool = is_bent | (self._has_lens & has_optical)
@@ -184,6 +183,8 @@ class InverseMap:
         """(N, 2) points of the frame in lens coordinates, of source points, whether the lens shows them, and whether
         that is not at a fold of a grid or an elastic field; of outlines that is not asked for, which takes less."""
         is_seen, is_single = np.ones(len(points), np.bool_), np.ones(len(points), np.bool_)
+        if not self.bends.any():
+            return mapped_points(self._to_lens, points, item)[:, :2], is_seen, is_single
         kinds = self._kind[item]
         for row in np.unique(item[kinds == SPLINE]):
             own = np.flatnonzero(item == row)
@@ -241,18 +242,18 @@ class InverseMap:
         within: Bool = np.all((points >= edges[:, :2] - margin_px) & (points <= edges[:, 2:] + margin_px), axis=1)
         return within
 
-    def parts_shown(self, item: Int, bounds: Float) -> list[Float]:
-        """The rectangles in which the outputs show the images of N outlines, as (N, 4) arrays: one, or four of which
-        most are empty, where an outline of (N, 4) `bounds` reaches under a hole."""
-        windows = self.windows[item]
+    def parts_shown(self, rings: Rings) -> list[Float]:
+        """The rectangles in which the outputs show the images of R mapped outlines, as (R, 4) arrays: one, or four of
+        which most are empty, where an outline reaches under a hole."""
+        windows = self.windows[rings.item]
         if self._holes is None:
             return [windows]
-        holes = self._holes[item]
+        holes, bounds = self._holes[rings.item], rings.bounds()
         is_apart: Bool = np.any(bounds[:, 2:] <= holes[:, :2], axis=1) | np.any(bounds[:, :2] >= holes[:, 2:], axis=1)
         is_apart |= np.any(holes[:, 2:] <= holes[:, :2], axis=1)
         if is_apart.all():
             return [windows]
-        holes = np.where(is_apart[:, None], np.tile(windows[:, :2], 2), holes)
+        holes = np.where(is_apart[:, None], windows[:, [0, 1, 0, 1]], holes)
         left, top, right, bottom = windows.T
         hole_left, hole_top, hole_right, hole_bottom = holes.T
         parts = (

@@ -24,7 +24,7 @@ def map_rings(inverse: InverseMap, rings: Rings) -> tuple[Rings, Float, Float]:
     seen = within(rings, inverse.seen[rings.item])
     whole = mapped_finely(inverse, rings)
     shown = whole if seen is rings else mapped_finely(inverse, seen)
-    parts = inverse.parts_shown(rings.item, shown.bounds())
+    parts = inverse.parts_shown(shown)
     bounds = bounds_of_all([inverse.fitted(seen, limits, shown.bounds_within(limits)) for limits in parts])
     return all_of([within(shown, limits) for limits in parts]), bounds, whole.areas()
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,9 @@ from augpipe.gpu_ops.image import rings as loops
 
 Float = npt.NDArray[np.float64]
 Int = npt.NDArray[np.int64]
+
+EVERYWHERE = (-1e30, -1e30, 1e30, 1e30)
+"""A rectangle that all lies in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +31,11 @@ class Rings:
     @cached_property
     def item_of_points(self) -> Int:
         """(N,)."""
-        return np.repeat(self.item, np.diff(self.starts))
+        return self.each(self.item)
+
+    def each(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """(N, ..) for each corner, of (R, ..) for each ring."""
+        return np.repeat(values, self.starts[1:] - self.starts[:-1], axis=0)
 
     def at(self, points: Float) -> "Rings":
         """The same rings with other places of their corners."""
@@ -41,7 +49,7 @@ class Rings:
 
     def bounds(self) -> Float:
         """(R, 4) left, top, right, bottom; zeros of a ring without corners."""
-        return self.bounds_within(np.tile([-1e30, -1e30, 1e30, 1e30], (len(self.item), 1)))
+        return self.bounds_within(np.full((len(self.item), 4), EVERYWHERE))
 
     def bounds_within(self, frames: Float) -> Float:
         """(R, 4) left, top, right, bottom of what lies within (R, 4) rectangles; zeros where nothing does."""
@@ -61,7 +69,7 @@ def clipped(rings: Rings, lines: Float) -> Rings:
 
 def within(rings: Rings, limits: Float) -> Rings:
     """What lies of each ring within its own rectangle, (R, 4) left, top, right, bottom."""
-    of_points, whole = np.repeat(limits, np.diff(rings.starts), axis=0), rings
+    of_points, whole = rings.each(limits), rings
     for edge in range(4):
         axis, sign = edge % 2, 1.0 if edge < 2 else -1.0
         if not (sign * (rings.points[:, axis] - of_points[:, edge]) < 0.0).any():
@@ -69,7 +77,7 @@ def within(rings: Rings, limits: Float) -> Rings:
         lines = np.zeros((len(limits), 3))
         lines[:, axis], lines[:, 2] = sign, -sign * limits[:, edge]
         rings = clipped(rings, lines)
-        of_points = np.repeat(limits, np.diff(rings.starts), axis=0)
+        of_points = rings.each(limits)
     return rings if rings is whole else rings.at(_limited(rings.points, of_points))
 
 

@@ -515,6 +515,32 @@ def test_label_maps_alone_are_pasted(recipe: Recipe) -> None:
             assert_shows(target, row, ids)
 
 
+@pytest.mark.parametrize("recipe", [MOVED, NINE_MOVED, BENT, VIEWS], ids=["four", "nine", "bent", "views"])
+def test_points_lead_to_the_image_of_the_sample_itself(recipe: Recipe) -> None:
+    """To the pixel that label maps show there, whose labels are numbers of pixels; nowhere, where they are another's."""
+    maps = label_map_source(NUM)
+    maps.contents = source().contents
+    maps.maps = [
+        1000 + 10_000 * number + np.arange(each.size, dtype=np.int32).reshape(each.shape)
+        for number, each in enumerate(source().maps)
+    ]
+    num_own = num_other = 0
+    for batch in loader_of(recipe, maps, targets="list"):
+        for view in range(len(batch.plan.views)):
+            labels = batch.targets[view] if isinstance(batch.targets, tuple) else batch.targets
+            for position, shown in enumerate(labels):
+                rows, columns = np.indices(shown.shape).reshape(2, -1)
+                found = batch.plan.to_source(np.stack([columns, rows], axis=1) + 0.5, position, view)
+                sample_id = int(batch.sample_ids[position])
+                expected, width = shown[rows, columns] - 10_000 * sample_id - 1000, maps.maps[sample_id].shape[1]
+                is_own = (expected >= 0) & (expected < maps.maps[sample_id].size)
+                at = np.stack([expected % width, expected // width], axis=1)[is_own] + 0.5
+                assert (np.isnan(found).any(axis=1) == is_own).mean() < 0.002  # at seams, where an edge is rounded
+                assert not np.nan_to_num(np.abs(found[is_own] - at)).max(initial=0.0) > 0.51
+                num_own, num_other = num_own + is_own.sum(), num_other + (~is_own).sum()
+    assert num_own > 10_000 and num_other > 10_000
+
+
 @pytest.mark.parametrize("recipe", [MOVED, NINE_MOVED], ids=["four", "nine"])
 def test_files_are_decoded_in_part_and_give_what_whole_images_do(recipe: Recipe) -> None:
     """JPEG files, of which regions are decoded, against the same pixels in memory."""
@@ -584,5 +610,3 @@ def test_who_cannot_make_a_mosaic_says_so() -> None:
         plan(MOVED, [0], sizes=[(30, 40)])
     with pytest.raises(ValueError, match="of whose images each is timed as one"):
         loader_of(MOVED).explain()
-    with pytest.raises(ValueError, match="mixes samples"):
-        next(iter(loader_of(MOVED))).plan.to_source([[1.0, 2.0]])
