@@ -293,7 +293,7 @@ class Findings:
     def _held_alone(self, row: Row) -> bool:
         """Have the group that holds a map look alone, and maps in it that meet do so in turn, where there are passes
         left for that; else as one."""
-        for old in self._held_in(row):
+        for old in [op for op in self._held_in(row) if all(own is not op for own in row.ops)]:
             rows = [one for one in self.rows if one.look and any(own is old for own in self._held_in(one))]
             looks = {one.look.interpolation for one in rows if one.look}
             if len(looks) != 1:
