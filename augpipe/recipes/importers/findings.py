@@ -257,10 +257,10 @@ class Findings:
         if not self._fits(self.ops):
             self._share_look()
         for place, row in enumerate(self.rows):
-            if row.look is None or any(map(has_own_look, row.ops)):
+            if row.look is None or any(map(has_own_look, self._held_in(row))):
                 continue
             if row.look.interpolation != name:
-                if not self._looks_alone(place):
+                if not (self._looks_alone(place) or self._held_alone(row)):
                     self.differs(place, f"{row.look.interpolation} interpolation becomes {name}.")
             elif row.look.antialias not in (None, self.look.antialias) and name != "nearest":
                 self.differs(place, "shrinking averages." if self.look.antialias else "shrinking does not average.")
@@ -277,29 +277,37 @@ class Findings:
         """Have a map look alone behind another one that bends an image as it does, or shows what is beyond it: one
         look-up brings back what the first one moves out."""
         for place, row in enumerate(self.rows):
-            before = [held for op in acts_before(self.ops, row) for held in with_held(op)]
-            bends = any(map(_bends, row.ops)) and any(map(_bends, before))
-            maps = [other.ops[0] for other in self.rows if other.look and other.ops and not other.ops[0].is_crop]
-            brings_back = row.beyond is not None and any(held is op for held in before for op in maps)
-            if not row.look or not (bends or brings_back):
-                continue
-            is_alone = self._looks_alone(place) or self._chosen_alone(row)
-            if brings_back and not is_alone:
-                self.differs(place, BROUGHT_BACK)
+            if any(self._meets(row)):
+                self._looks_alone(place) or self._held_alone(row)
+                if self._meets(row)[1]:
+                    self.differs(place, BROUGHT_BACK)
 
-    def _chosen_alone(self, row: Row) -> bool:
-        """Have the group that chooses a map among others look alone, where there is a pass left."""
-        for at, op in enumerate(self.ops):
-            if isinstance(op, OneOf) and any(one is row.ops[0] for one in op.ops):
-                held = [self.rows[place] for one in op.ops for place in self._rows_of(one)]
-                looks = {one.look.interpolation for one in held if one.look}
-                if len(looks) != 1 or not looks <= set(INTERPOLATIONS) or not all(one.is_geometry for one in op.flat):
-                    return False
-                new = changed(op, own_look=looks.pop())
-                if self._fits([*self.ops[:at], new, *self.ops[at + 1 :]]):
-                    self._replace(op, new)
+    def _meets(self, row: Row) -> tuple[bool, bool]:
+        """Whether maps before those of a row in their look-up bend the image, too, and whether it brings back what they
+        move out."""
+        before = [held for op in acts_before(self.ops, row) for held in with_held(op)] if row.look else []
+        maps = [one.ops[0] for one in self.rows if one.look and one.ops and not one.ops[0].is_crop]
+        bends = any(map(_bends, row.ops)) and any(map(_bends, before))
+        return bends, row.beyond is not None and any(held is op for held in before for op in maps)
+
+    def _held_alone(self, row: Row) -> bool:
+        """Have the group that holds a map look alone, and maps in it that meet do so in turn, where there are passes
+        left for that; else as one."""
+        for old in [op for op in self._held_in(row) if all(own is not op for own in row.ops)]:
+            rows = [one for one in self.rows if one.look and any(own is old for own in self._held_in(one))]
+            looks = {one.look.interpolation for one in rows if one.look}
+            if len(looks) != 1:
+                return False
+            (interpolation,) = looks
+            for new in (in_turn(old, interpolation, [one.ops[0] for one in rows]), in_turn(old, interpolation)):
+                if new is not old and self._fits([new if op is old else op for op in self.ops]):
+                    self._replace(old, new)
                     return True
         return False
+
+    def _held_in(self, row: Row) -> list[Op]:
+        """The ops of the recipe that are those of a row, or hold them."""
+        return [op for op in self.ops if any(held is own for held in with_held(op) for own in row.ops)]
 
     def _act_in_turn(self) -> None:
         """Have groups in which a step waits for a look-up act in turn, where there are passes left; else say so."""

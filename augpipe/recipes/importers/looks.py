@@ -62,25 +62,39 @@ def _in_turn(op: Op) -> Op:
     return changed(op, in_turn=True) if isinstance(op, ops.AllOf) else op
 
 
-def in_turn(op: Op, interpolation: str) -> Op:
+def in_turn(op: Op, interpolation: str, maps: Sequence[Op] = ()) -> Op:
     """A group of which each look-up, and so each group that is chosen, looks at what the steps before it have made; any
-    other op, and a group that cannot look like that, as it is."""
-    if interpolation not in INTERPOLATIONS or not isinstance(op, ops.AllOf | ops.OneOf) or op.own_look is not None:
+    other op, and a group that cannot look like that, as it is.
+
+    Args:
+        op: the group.
+        interpolation: how it looks between pixels.
+        maps: those which wait for one another, too.
+    """
+    looks = ("bilinear",) if any(inner.op == "blur" for inner in op.flat) else INTERPOLATIONS
+    if interpolation not in looks or not isinstance(op, ops.AllOf | ops.OneOf) or op.own_look is not None:
         return op
     if isinstance(op, ops.AllOf):
-        return changed(op, ops=_runs(op.ops), in_turn=True, own_look=interpolation)
-    held = (changed(one, ops=_runs(one.ops), in_turn=True) if isinstance(one, ops.AllOf) else one for one in op.ops)
+        return changed(_parted(op, maps), own_look=interpolation)
+    held = (_parted(one, maps) if isinstance(one, ops.AllOf) else one for one in op.ops)
     return changed(op, ops=tuple(held), own_look=interpolation)
 
 
-def _runs(listed: Iterable[Op]) -> tuple[Op, ...]:
-    """The ops in as few groups as begin with a look-up wherever a step is before one."""
+def _parted(op: ops.AllOf, maps: Sequence[Op]) -> ops.AllOf:
+    """Its ops in as few groups as begin with a look-up wherever a step is before one, and hold one of the maps at most."""
     runs: list[list[Op]] = [[]]
-    for op in listed:
-        if any(map(acts_in_look_up, op.flat)) and any(is_step(inner) for one in runs[-1] for inner in one.flat):
+    for one in op.ops:
+        waits = any(map(acts_in_look_up, one.flat)) and any(is_step(inner) for own in runs[-1] for inner in own.flat)
+        if waits or (_hold([one], maps) and _hold(runs[-1], maps)):
             runs.append([])
-        runs[-1].append(op)
-    return tuple(run[0] if len(run) == 1 else ops.AllOf(ops=tuple(run)) for run in runs)
+        runs[-1].append(one)
+    if len(runs) == 1:
+        return op
+    return changed(op, in_turn=True, ops=tuple(run[0] if len(run) == 1 else ops.AllOf(ops=tuple(run)) for run in runs))
+
+
+def _hold(listed: Iterable[Op], maps: Sequence[Op]) -> bool:
+    return any(held is one for op in listed for held in with_held(op) for one in maps)
 
 
 def looked_at_once(rows: Iterable["Row"], acting: Iterable[tuple[str, Op]]) -> list[str]:
@@ -133,12 +147,14 @@ def with_held(op: Op) -> Iterator[Op]:
 def acts_before(made: Sequence[Op], row: "Row") -> list[Op]:
     """The ops of one look-up that act before those of a row: none where it looks alone, or has no ops there."""
     for at, op in enumerate(made):
-        if row.ops and any(held is row.ops[0] for held in with_held(op)):
-            if has_own_look(op):
-                return []
+        if row.ops and _hold([op], row.ops[:1]):
             first = max((nth + 1 for nth, other in enumerate(made[:at]) if has_own_look(other)), default=0)
-            within = acts_before(op.ops, row) if isinstance(op, ops.AllOf | ops.SomeOf) and op is not row.ops[0] else []
-            return [*made[first:at], *within]
+            before = [] if has_own_look(op) else made[first:at]
+            if op is row.ops[0]:
+                return [*before]
+            is_parted = isinstance(op, ops.OneOf) or (isinstance(op, ops.AllOf) and op.in_turn)
+            parts = [[one] for one in op.ops] if is_parted else [op.ops]
+            return [*before, *(held for part in parts for held in acts_before(part, row))]
     return []
 
 

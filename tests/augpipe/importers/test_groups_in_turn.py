@@ -62,3 +62,32 @@ def test_functions_of_torchvision_that_are_applied_together_act_in_turn() -> Non
     assert found.recipe.num_passes == 3 and found.rows[-1].name == "RandomApply" and "RandomApply" in found.exact
     order = importers.from_text(f"T.Compose([T.Resize((64, 64)), T.RandomOrder([{erased}, {turned}])])")
     assert order.recipe.num_passes == 3 and "RandomOrder" not in order.exact
+
+
+RIGHT = "A.Affine(translate_px={'x': (20, 20), 'y': (0, 0)}, p=1)"
+LEFT = "A.Affine(translate_px={'x': (-20, -20), 'y': (0, 0)}, p=1)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{RIGHT}, A.OneOf([{LEFT}, A.HorizontalFlip(p=1)], p=1)",
+        f"{RIGHT}, A.OneOf([A.HorizontalFlip(p=1), A.Sequential([A.VerticalFlip(p=1), {LEFT}])], p=1)",
+        f"A.Sequential([{RIGHT}, {LEFT}], p=0.9999)",
+        f"A.Sequential([{LEFT}, {RIGHT}, A.HorizontalFlip(p=1)], p=1), A.NoOp()",
+        f"A.OneOf([A.Sequential([{RIGHT}, {LEFT}])], p=1)",
+        f"{RIGHT}, A.Sequential([A.VerticalFlip(p=1), {LEFT}, {RIGHT}, {LEFT}], p=0.9999)",
+    ],
+)
+def test_what_a_map_moves_out_no_map_in_a_group_brings_back(text: str) -> None:
+    found = importers.from_text(f"A.Compose([A.Resize(64, 64), {text}])", version="2")
+    assert not any("earlier map" in note for note in found.notes)
+    shown = np.asarray(Augment(found.recipe, dtype="uint8", layout="NHWC")(np.full((80, 90, 3), 255, np.uint8)))
+    assert shown[:, :43].min() == 255 and shown[:, 45:].max() == 0
+
+
+def test_a_group_that_chooses_a_flip_or_a_map_looks_as_its_map_does() -> None:
+    text = "T.Compose([T.Resize((64, 64)), {}([T.RandomHorizontalFlip(p=1), T.RandomRotation(9)])])"
+    for group in ("T.RandomChoice", "T.RandomApply"):
+        found = importers.from_text(text.format(group))
+        assert len(found.exact) == 4 and found.recipe.num_passes == 2
