@@ -14,6 +14,7 @@ from augpipe.gpu_ops.random.philox import MAX_SEED, MAX_WORD, whole_number, whol
 from augpipe.ops.keep_objects import KnownObjects
 from augpipe.ops.op import Op
 from augpipe.planning.fields import bent_points, refuse_shuffles
+from augpipe.planning.look_up import looked_at
 from augpipe.planning.mixing_draws import draw_mixing, pastes, write_mixing
 from augpipe.planning.mosaic_draws import placed_dtype
 from augpipe.planning.planned_view import PlannedView, plan_view
@@ -71,15 +72,13 @@ class Plan:
 
         Returns:
             (N, 2) x and y in pixels of the image, from its upper left corner. NaN where CutMix has pasted another
-            image there; with MixUp and CopyPaste, it is the place in the sample's own.
+            image there, or a mosaic shows another one or the fill; with MixUp and CopyPaste, it is the place in the
+            sample's own.
 
         Raises:
-            ValueError: the recipe shuffles cells or makes mosaics, the shapes do not fit together, or there is no such
-                sample or view.
+            ValueError: the recipe shuffles cells, the shapes do not fit together, or there is no such sample or view.
         """
         refuse_shuffles(self.recipe)
-        if self.recipe.mosaic is not None:
-            refuse_mixing(self.recipe, "to_source")
         given = np.asarray(points, np.float64)
         if given.ndim != 2 or given.shape[1] != 2:
             raise ValueError(f"points has shape {given.shape}, and (N, 2) is needed: x and y of each point.")
@@ -101,6 +100,9 @@ class Plan:
             )
         item = np.broadcast_to(which, (len(given),)).astype(np.int64)
         found = bent_points(self.views[view], given, item)
+        if self.recipe.mosaic is not None:
+            shown = looked_at(self.views[view])[item]
+            found[~((found >= shown[:, :2]) & (found <= shown[:, 2:])).all(axis=1)] = np.nan
         if self.recipe.mixing:
             mixed = self.views[view]["mixing"][item]
             region = mixed["region"]

@@ -517,7 +517,7 @@ def test_label_maps_alone_are_pasted(recipe: Recipe) -> None:
 
 @pytest.mark.parametrize("recipe", [MOVED, NINE_MOVED, BENT, VIEWS], ids=["four", "nine", "bent", "views"])
 def test_points_lead_to_the_image_of_the_sample_itself(recipe: Recipe) -> None:
-    """To the pixel that label maps show there, whose labels are numbers of pixels; nowhere, where they are another's."""
+    """To the pixel that label maps of numbered pixels show there; nowhere, where these are another image's."""
     maps = label_map_source(NUM)
     maps.contents = source().contents
     maps.maps = [
