@@ -10,8 +10,8 @@ from typing import Any
 from augpipe.recipes.importers import albumentations, hugging_face, kornia, timm, torchvision
 from augpipe.recipes.importers.findings import Findings, Row
 from augpipe.recipes.importers.reasons import in_their_words
-from augpipe.recipes.importers.timm_objects import arguments_of
 from augpipe.recipes.importers.text import found_in as found_in_text
+from augpipe.recipes.importers.timm_objects import arguments_of
 from augpipe.recipes.recipe import Recipe
 from augpipe.reports.tables import Table
 from augpipe.validation.models import FieldError
@@ -110,7 +110,9 @@ def from_timm(transform: Any = None, /, **arguments: Any) -> Imported:
     if transform is None:
         return _imported(timm.found_in(arguments), strict=None)
     if arguments:
-        raise ValueError(f"from_timm takes a transform or arguments, and {next(iter(arguments))} is given, too. Drop it.")
+        raise ValueError(
+            f"from_timm takes a transform or arguments, and {next(iter(arguments))} is given, too. Drop it."
+        )
     return _imported(timm.found_in(arguments_of(transform)), strict=None)
 
 

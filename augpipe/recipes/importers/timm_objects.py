@@ -27,13 +27,17 @@ def arguments_of(transform: Any) -> Arguments:
             raise ValueError(f"create_transform: {type(one).__name__} is not read back. Give from_timm its arguments.")
         read |= reader(one)
     if "input_size" not in read:
-        raise ValueError(f"a {type(transform).__name__} is not what create_transform makes. Give from_timm such a chain.")
+        raise ValueError(
+            f"a {type(transform).__name__} is not what create_transform makes. Give from_timm such a chain."
+        )
     if not read["is_training"]:
         scale, side = read.pop("scale"), read["input_size"][-1]
         read["crop_pct"] = 1.0 if scale == side else side / (scale + 0.5)  # which is rounded down
     create = getattr(sys.modules.get("timm.data"), "create_transform", None)
     if create is not None and repr(create(**read)) != repr(transform):
-        raise ValueError("create_transform makes another chain of the arguments that this one shows. Give from_timm those.")
+        raise ValueError(
+            "create_transform makes another chain of the arguments that this one shows. Give from_timm those."
+        )
     return read
 
 
