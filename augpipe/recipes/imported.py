@@ -65,7 +65,7 @@ def from_torchvision(transform: Any, *, strict: bool = True) -> Imported:
     Raises:
         ValueError: something cannot be mapped, and `strict`; lists all of it.
     """
-    if any(type(one).__module__.startswith("timm.") for one in getattr(transform, "transforms", ())):
+    if any(getattr(type(one), "__module__", "").startswith("timm.") for one in getattr(transform, "transforms", ())):
         return from_timm(transform)
     return _imported(torchvision.found_in(transform), strict)
 

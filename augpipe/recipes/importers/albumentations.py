@@ -75,7 +75,7 @@ def found_in(data: Any, version: str = "") -> Findings:
 
 
 def _held(one: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return list(one.get("transforms") or [one[name] for name in ("first", "second") if name in one])
+    return list(one.get("transforms") or [one[name] for name in ("first", "second") if one.get(name)])
 
 
 def _mask_fills(one: Mapping[str, Any]) -> Iterator[int]:
@@ -203,7 +203,7 @@ def _one_of(found: Findings, one: Mapping[str, Any]) -> None:
 def _one_or_other(found: Findings, one: Mapping[str, Any]) -> None:
     """The first by its chance, else the last; what they are held by does not look at theirs."""
     members = _members(found, {"transforms": _held(one)}, with_p=False)
-    found.add("OneOrOther", one_of(found, [members[0], members[-1]], [one["p"], 1.0 - one["p"]]), holds=True)
+    found.add("OneOrOther", one_of(found, members[:1] + members[-1:], [one["p"], 1.0 - one["p"]]), holds=True)
 
 
 def _all_of(found: Findings, one: Mapping[str, Any]) -> None:
