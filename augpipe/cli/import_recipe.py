@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from augpipe.recipes.imported import Imported
 
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp")
+SETTINGS = (".json", ".yaml", ".yml")
+"""What files are called that hold no calls, but what a library has written of its own."""
 
 
 def import_recipe(
@@ -22,7 +24,7 @@ def import_recipe(
         typer.Argument(
             metavar="FILE[:NAME]|MODULE:NAME|-",
             help="A script or notebook (read, never executed) and the name of the transforms in it, their line, or a "
-            "call, as \"train.py:get_transforms(phase='train')\"; a JSON file of A.to_dict or "
+            "call, as \"train.py:get_transforms(phase='train')\"; a JSON or YAML file of A.to_dict or "
             "of an image processor; a module to import and its object; or - for calls on standard input.",
             show_default=False,
         ),
@@ -88,7 +90,7 @@ def _draw_comparison(source: str, found: "Imported", photo: Path, sheet: Path) -
     from augpipe.recipes.importers import theirs
 
     path, name = _parted(source)
-    if source == "-" or Path(path).suffix == ".json":
+    if source == "-" or Path(path).suffix in SETTINGS:
         raise ValueError(f"--compare cannot build {source}. Give a script, as train.py:transforms, or a module.")
     is_script = Path(path).exists()
     script = _script(Path(path)) if is_script else ""
@@ -116,16 +118,14 @@ def _parted(source: str) -> tuple[str, str]:
 
 
 def _found(source: str, version: str | None, strict: bool) -> "Imported":
-    import json
-
     from augpipe.recipes import imported
 
     if source == "-":
         return imported.from_text(sys.stdin.read(), version=version, strict=strict)
     path, name = _parted(source)
-    if Path(path).suffix == ".json":
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-        is_processor = "transform" not in data and "__class_fullname__" not in data
+    if Path(path).suffix in SETTINGS:
+        data = _settings(Path(path))
+        is_processor = isinstance(data, dict) and "transform" not in data and "__class_fullname__" not in data
         return imported.from_hugging_face(data) if is_processor else imported.from_albumentations(data, strict=strict)
     if Path(path).exists():
         return imported.from_text(_script(Path(path)), name or None, version=version, strict=strict)
@@ -136,11 +136,33 @@ def _found(source: str, version: str | None, strict: bool) -> "Imported":
     return imported.from_object(_of_module(path, name), strict=strict)
 
 
+def _settings(path: Path) -> Any:
+    import json
+
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".json":
+        return json.loads(text)
+    try:
+        import yaml
+    except ImportError:
+        raise ValueError(f"{path} is YAML, which PyYAML reads: pip install 'augpipe[yolo]'. Or give JSON.") from None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())[:200]}.") from None
+
+
 def _script(path: Path) -> str:
     """The text of a script, or of a notebook's cells without what only a notebook runs."""
     import json
 
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(
+            f"{path} is not text, and nothing pickled is loaded. Give the script that makes the transform, as "
+            "train.py:transforms, or what A.to_dict(transform) returns, as JSON."
+        ) from None
     if path.suffix != ".ipynb":
         return text
     cells = [cell["source"] for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]

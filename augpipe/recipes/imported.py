@@ -11,6 +11,7 @@ from augpipe.recipes.importers import albumentations, hugging_face, kornia, timm
 from augpipe.recipes.importers.findings import Findings, Row
 from augpipe.recipes.importers.reasons import in_their_words
 from augpipe.recipes.importers.text import found_in as found_in_text
+from augpipe.recipes.importers.timm_objects import arguments_of
 from augpipe.recipes.recipe import Recipe
 from augpipe.reports.tables import Table
 from augpipe.validation.models import FieldError
@@ -64,6 +65,8 @@ def from_torchvision(transform: Any, *, strict: bool = True) -> Imported:
     Raises:
         ValueError: something cannot be mapped, and `strict`; lists all of it.
     """
+    if any(getattr(type(one), "__module__", "").startswith("timm.") for one in getattr(transform, "transforms", ())):
+        return from_timm(transform)
     return _imported(torchvision.found_in(transform), strict)
 
 
@@ -93,13 +96,24 @@ def from_kornia(module: Any, *, strict: bool = True) -> Imported:
     return _imported(kornia.found_in(module), strict)
 
 
-def from_timm(**arguments: Any) -> Imported:
+def from_timm(transform: Any = None, /, **arguments: Any) -> Imported:
     """A recipe of `timm.data.create_transform(**arguments)`, for training unless `is_training=False`.
 
+    Args:
+        transform: what `create_transform` has made, instead of its arguments.
+        arguments: those of `create_transform`.
+
     Raises:
-        ValueError: something cannot be mapped; lists all of it.
+        ValueError: something cannot be mapped; lists all of it. Or a transform is given that `create_transform` does
+            not make, or one next to arguments.
     """
-    return _imported(timm.found_in(arguments), strict=None)
+    if transform is None:
+        return _imported(timm.found_in(arguments), strict=None)
+    if arguments:
+        raise ValueError(
+            f"from_timm takes a transform or arguments, and {next(iter(arguments))} is given, too. Drop it."
+        )
+    return _imported(timm.found_in(arguments_of(transform)), strict=None)
 
 
 def from_hugging_face(settings: Mapping[str, Any] | str | Path) -> Imported:

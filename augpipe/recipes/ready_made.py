@@ -113,15 +113,16 @@ def timm(
     return _trained(policy, size, policies.timm(policy), border, fill)
 
 
-def from_timm(**arguments: Any) -> Recipe:
-    """The recipe of `timm.data.create_transform(**arguments)` for training; what differs is logged.
+def from_timm(transform: Any = None, /, **arguments: Any) -> Recipe:
+    """The recipe of `timm.data.create_transform(**arguments)` for training, or of what it has made; what differs is
+    logged.
 
     Raises:
         ValueError: something cannot be mapped; lists all of it.
     """
     from augpipe.recipes.imported import from_timm as imported
 
-    return imported(**arguments).logged()
+    return imported(transform, **arguments).logged()
 
 
 def _trained(

@@ -74,9 +74,13 @@ def found_in(data: Any, version: str = "") -> Findings:
     return found
 
 
+def _held(one: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return list(one.get("transforms") or [one[name] for name in ("first", "second") if one.get(name)])
+
+
 def _mask_fills(one: Mapping[str, Any]) -> Iterator[int]:
     """The labels that transforms show beyond the image, but for the one here; theirs are 0 unless they are given."""
-    for inner in one.get("transforms") or ():
+    for inner in _held(one):
         yield from _mask_fills(inner)
     if BORDERS.get(one.get("border_mode", one.get("mode"))) == "constant":  # others show the image's own labels
         given = (one.get(name) for name in ("fill_mask", "mask_value", "cval_mask"))
@@ -87,7 +91,7 @@ def _mask_fills(one: Mapping[str, Any]) -> Iterator[int]:
 
 def _interpolates_masks(one: Mapping[str, Any]) -> Iterator[str]:
     """The names of transforms that make labels between those of label maps."""
-    for inner in one.get("transforms") or ():
+    for inner in _held(one):
         yield from _interpolates_masks(inner)
     if (mode := one.get("mask_interpolation")) is not None and INTERPOLATIONS.get(mode, "nearest") != "nearest":
         yield name_of(one)
@@ -198,9 +202,8 @@ def _one_of(found: Findings, one: Mapping[str, Any]) -> None:
 
 def _one_or_other(found: Findings, one: Mapping[str, Any]) -> None:
     """The first by its chance, else the last; what they are held by does not look at theirs."""
-    held = one.get("transforms") or [one["first"], one["second"]]
-    members = _members(found, {"transforms": held}, with_p=False)
-    found.add("OneOrOther", one_of(found, [members[0], members[-1]], [one["p"], 1.0 - one["p"]]), holds=True)
+    members = _members(found, {"transforms": _held(one)}, with_p=False)
+    found.add("OneOrOther", one_of(found, members[:1] + members[-1:], [one["p"], 1.0 - one["p"]]), holds=True)
 
 
 def _all_of(found: Findings, one: Mapping[str, Any]) -> None:

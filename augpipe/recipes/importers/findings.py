@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from augpipe.ops import Normalize, OneOf, Op
+from augpipe.ops import Normalize, Op
 from augpipe.ops.crops import seen_beyond
 from augpipe.ops.op import Beyond, keyed
 from augpipe.ops.resizes import left_unlike
@@ -32,7 +32,6 @@ from augpipe.recipes.importers.measured import judged
 from augpipe.recipes.importers.reasons import in_their_words, reason, unknown
 from augpipe.recipes.importers.sides import sides_of
 from augpipe.recipes.importers.units import leave_out_behind, normalize_last
-from augpipe.validation.models import changed
 
 BROUGHT_BACK = "pixels that an earlier map moved out of the image are seen again, where there its border is."
 """What differs in a map behind another one, where one look-up does both."""

@@ -81,7 +81,7 @@ def in_turn(op: Op, interpolation: str, maps: Sequence[Op] = ()) -> Op:
 
 
 def _parted(op: ops.AllOf, maps: Sequence[Op]) -> ops.AllOf:
-    """Its ops in as few groups as begin with a look-up wherever a step is before one, and hold one of the maps at most."""
+    """Its ops in as few groups as begin with a look-up where a step is before one, and hold one of the maps at most."""
     runs: list[list[Op]] = [[]]
     for one in op.ops:
         waits = any(map(acts_in_look_up, one.flat)) and any(is_step(inner) for own in runs[-1] for inner in own.flat)
@@ -150,7 +150,7 @@ def acts_before(made: Sequence[Op], row: "Row") -> list[Op]:
         if row.ops and _hold([op], row.ops[:1]):
             first = max((nth + 1 for nth, other in enumerate(made[:at]) if has_own_look(other)), default=0)
             before = [] if has_own_look(op) else made[first:at]
-            if op is row.ops[0]:
+            if op is row.ops[0] or not isinstance(op, ops.AllOf | ops.OneOf | ops.SomeOf):
                 return [*before]
             is_parted = isinstance(op, ops.OneOf) or (isinstance(op, ops.AllOf) and op.in_turn)
             parts = [[one] for one in op.ops] if is_parted else [op.ops]

@@ -1,6 +1,7 @@
 """`augpipe import`: scripts, JSON files, modules and standard input become TOML, with a table of what became what."""
 
 import json
+import pickle
 import sys
 import types
 from pathlib import Path
@@ -86,6 +87,33 @@ def test_an_object_of_a_module_is_imported() -> None:
 def test_what_cannot_be_imported_is_said(source: str, told: str) -> None:
     ended = CliRunner().invoke(app, ["import", source])
     assert ended.exit_code == 2 and told in ended.stderr and ended.stdout == ""
+
+
+def test_what_albumentations_saves_as_yaml_is_imported() -> None:
+    yaml = pytest.importorskip("yaml")
+    flip = {"__class_fullname__": "HorizontalFlip", "p": 0.5}
+    compose = {"__class_fullname__": "Compose", "p": 1.0, "transforms": [flip]}
+    Path("saved.yml").write_text(yaml.safe_dump({"__version__": "2.0.8", "transform": compose}), encoding="utf-8")
+    Path("broken.yaml").write_text("{", encoding="utf-8")
+    assert CliRunner().invoke(app, ["import", "saved.yml", "--out", "made.toml"]).exit_code == 0
+    assert Recipe.load("made.toml").ops == (ops.Flip(),)
+    ended = CliRunner().invoke(app, ["import", "broken.yaml"])
+    Path("empty.yml").write_text("", encoding="utf-8")
+    assert "not a transform of albumentations" in " ".join(
+        CliRunner().invoke(app, ["import", "empty.yml"]).stderr.split()
+    )
+    assert ended.exit_code == 2 and "broken.yaml is not YAML: while parsing" in " ".join(ended.stderr.split())
+
+
+def test_a_pickled_transform_is_refused_and_never_loaded() -> None:
+    class Loaded:
+        def __reduce__(self) -> tuple[object, ...]:
+            return Path.touch, (Path("loaded"),)
+
+    Path("transform.pkl").write_bytes(pickle.dumps(Loaded()))
+    ended = CliRunner().invoke(app, ["import", "transform.pkl"])
+    told = "transform.pkl is not text, and nothing pickled is loaded. Give the script that makes the transform"
+    assert ended.exit_code == 2 and told in " ".join(ended.stderr.split()) and not Path("loaded").exists()
 
 
 def test_a_comparison_is_a_sheet_of_both_and_of_means(monkeypatch: pytest.MonkeyPatch) -> None:

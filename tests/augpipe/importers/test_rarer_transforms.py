@@ -239,6 +239,7 @@ def test_holes_that_fill_label_maps_are_told(version: str, call: str) -> None:
     [
         ("2", "A.OneOf([A.Rotate(border_mode=0, fill_mask=7)]), A.Resize(64, 64)", 7),
         ("1", "A.ShiftScaleRotate(border_mode=0, mask_value=7), A.Resize(64, 64)", 7),
+        ("1", "A.OneOrOther(A.NoOp(), A.Rotate(border_mode=0, mask_value=7)), A.Resize(64, 64)", 7),
         ("2", "A.Rotate(border_mode=0, fill_mask=255), A.Resize(64, 64)", None),
         ("2", "A.Rotate(border_mode=0), A.Resize(64, 64)", 0),
         ("1", "A.ShiftScaleRotate(border_mode=0), A.Resize(64, 64)", 0),

@@ -2,6 +2,9 @@
 
 import inspect
 import math
+import sys
+from enum import Enum
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -226,3 +229,68 @@ def test_a_chain_is_timms(arguments: dict[str, Any]) -> None:
             (found, numbers), (wanted, reference) = our_terms(next(made)), timms_terms(one, p)
             assert found == wanted and numbers == pytest.approx(reference), found
     assert next(made, None) is None
+
+
+CHAINS: tuple[dict[str, Any], ...] = (
+    {"is_training": True, "auto_augment": "rand-m9-mstd0.5-inc1", "re_prob": 0.25, "interpolation": "bicubic"},
+    {"is_training": True, "auto_augment": "rand-tweights-p0.3", "interpolation": "random", "normalize": False},
+    {"is_training": True, "auto_augment": "rand-m15-n3-mmax20-mstd101", "input_size": (3, 96, 80), "hflip": 0.3},
+    {"is_training": True, "auto_augment": "3a", "color_jitter": ((0.7, 1.3),) * 3, "mean": (0.5, 0.4, 0.3)},
+    *({"is_training": True, "auto_augment": name, "vflip": 0.25} for name in ("original", "originalr", "v0", "v0r")),
+    {"is_training": True, "color_jitter": ((0.6, 1.4), 0.0, (0.8, 1.2), (-0.1, 0.1)), "color_jitter_prob": 0.8},
+    {"is_training": True, "color_jitter": None, "grayscale_prob": 0.2, "gaussian_blur_prob": 0.3, "hflip": 0.0},
+    {"is_training": True, "color_jitter": None, "re_prob": 0.4, "re_mode": "pixel", "re_count": 3, "scale": (0.3, 1)},
+    {"is_training": True, "no_aug": True},
+    {"is_training": False, "input_size": (3, 256, 256), "crop_pct": 0.95, "interpolation": "bicubic"},
+    {"is_training": False, "crop_mode": "border", "mean": (0.5, 0.5, 0.5)},
+    {"is_training": False, "crop_mode": "squash", "normalize": False},
+    {"is_training": False, "input_size": 64, "crop_pct": 1.0},
+)
+
+
+@pytest.mark.parametrize("arguments", CHAINS)
+def test_a_chain_that_is_made_is_imported_as_its_arguments(arguments: dict[str, Any]) -> None:
+    made = pytest.importorskip("timm.data").create_transform(**arguments)
+    assert importers.from_timm(made) == importers.from_timm(**arguments)
+    assert recipes.from_timm(made) == importers.from_torchvision(made).recipe == importers.from_timm(**arguments).recipe
+
+
+class Interpolation(Enum):
+    BICUBIC = "bicubic"
+
+
+def chain(*listed: tuple[str, dict[str, Any]], name: str = "Compose") -> Any:
+    """An object that looks like a chain of transforms."""
+    parts = [type(kind, (), settings)() for kind, settings in listed]
+    return type(name, (), {"transforms": parts})()
+
+
+CROPPED = ("RandomResizedCropAndInterpolation", {"size": (64, 64), "scale": (0.2, 1.0), "ratio": (0.8, 1.25)})
+CROPPED[1]["interpolation"] = ("bilinear", "bicubic")
+NORMALIZED = ("Normalize", {"mean": [0.485, 0.456, 0.406], "std": [0.2290000021457672, 0.224, 0.225]})
+TENSOR: tuple[str, dict[str, Any]] = ("MaybeToTensor", {})
+
+
+def test_a_chain_is_read_back_where_timm_is_not_installed() -> None:
+    erased = ("RandomErasing", {"probability": 0.25, "mode": "pixel", "max_count": 3, "num_splits": 0})
+    turned = ("RandomHorizontalFlip", {"p": 0.5})
+    found = importers.from_timm(chain(CROPPED, turned, TENSOR, NORMALIZED, erased))
+    wanted = {"scale": (0.2, 1.0), "ratio": (0.8, 1.25), "interpolation": "random", "color_jitter": None}
+    assert found == importers.from_timm(input_size=64, re_prob=0.25, re_mode="pixel", re_count=3, **wanted)
+    resized = ("Resize", {"size": 73, "interpolation": Interpolation.BICUBIC})
+    evaluated = importers.from_timm(chain(resized, ("CenterCrop", {"size": (64, 64)}), TENSOR, NORMALIZED))
+    assert evaluated == importers.from_timm(is_training=False, input_size=64, interpolation="bicubic")
+
+
+def test_what_create_transform_does_not_make_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=r"create_transform: AugMixAugment is not read back\. Give from_timm its arg"):
+        importers.from_timm(chain(CROPPED, ("AugMixAugment", {})))
+    for other in (chain(NORMALIZED), ops.Flip()):
+        with pytest.raises(ValueError, match=r"a (Compose|Flip) is not what create_transform makes\. Give from_timm"):
+            importers.from_timm(other)
+    with pytest.raises(ValueError, match="from_timm takes a transform or arguments, and hflip is given, too"):
+        importers.from_timm(chain(CROPPED), hflip=0.5)
+    changed = chain(("RandomHorizontalFlip", {"p": 0.5}), CROPPED)
+    monkeypatch.setitem(sys.modules, "timm.data", SimpleNamespace(create_transform=lambda **arguments: "another chain"))
+    with pytest.raises(ValueError, match="create_transform makes another chain of the arguments that this one shows"):
+        importers.from_timm(changed)

@@ -1,0 +1,130 @@
+"""What timm's `create_transform` has made, read back as its arguments."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+Arguments = dict[str, Any]
+
+ABSENT: Arguments = {"is_training": False, "hflip": 0.0, "color_jitter": None, "normalize": False}
+"""The arguments of which a chain shows nothing."""
+AUTO_AUGMENT = {"PosterizeOriginal": "original", "Posterize": "v0", "SolarizeAdd": "v0r", "Desaturate": "3a"}
+"""An op -> the policy of AutoAugment that has it; the first that is found. The one that has none is "originalr"."""
+RAND_AUGMENT = {(False, 3): "-t3a", (True, 14): "-t3aw", (True, 15): "-tweights"}
+"""Whether ops have weights, and how many there are -> the set of RandAugment that says so."""
+
+
+def arguments_of(transform: Any) -> Arguments:
+    """The arguments of `create_transform` which make a chain like this one.
+
+    Raises:
+        ValueError: it is not such a chain, or was changed since.
+    """
+    read = dict(ABSENT)
+    for one in getattr(transform, "transforms", ()):
+        reader = READERS.get(type(one).__name__)
+        if reader is None:
+            raise ValueError(f"create_transform: {type(one).__name__} is not read back. Give from_timm its arguments.")
+        read |= reader(one)
+    if "input_size" not in read:
+        raise ValueError(
+            f"a {type(transform).__name__} is not what create_transform makes. Give from_timm such a chain."
+        )
+    if not read["is_training"]:
+        scale, side = read.pop("scale"), read["input_size"][-1]
+        read["crop_pct"] = 1.0 if scale == side else side / (scale + 0.5)  # which is rounded down
+    create = getattr(sys.modules.get("timm.data"), "create_transform", None)
+    if create is not None and repr(create(**read)) != repr(transform):
+        raise ValueError(
+            "create_transform makes another chain of the arguments that this one shows. Give from_timm those."
+        )
+    return read
+
+
+def _crop(one: Any) -> Arguments:
+    return {"is_training": True, "input_size": one.size, "scale": one.scale, "ratio": one.ratio} | _interpolation(one)
+
+
+def _interpolation(one: Any) -> Arguments:
+    return {"interpolation": "random" if isinstance(one.interpolation, tuple) else one.interpolation.value}
+
+
+def _resize(one: Any) -> Arguments:
+    is_squashed = not isinstance(one.size, int)
+    mode = {"crop_mode": "squash"} if is_squashed else {}
+    return {"scale": one.size[-1] if is_squashed else one.size} | mode | _interpolation(one)
+
+
+def _resize_keeping_ratio(one: Any) -> Arguments:
+    return {"scale": one.size[-1], "crop_mode": "border"} | _interpolation(one)
+
+
+def _rand_augment(one: Any) -> Arguments:
+    names, first = [op.name for op in one.ops], one.ops[0]
+    sets = RAND_AUGMENT.get((one.choice_weights is not None, len(names)), "")
+    increasing = "-inc1" if not sets and "ColorIncreasing" in names else ""
+    most = f"-mmax{first.magnitude_max}" if first.magnitude_max is not None else ""
+    level = f"-m{first.magnitude}" if isinstance(first.magnitude, int) else ""  # where no name has given one
+    numbers = f"{level}-n{one.num_layers}-p{first.prob}{_noise(first)}"
+    return {"auto_augment": f"rand{numbers}{most}{increasing}{sets}"} | _mean(first)
+
+
+def _auto_augment(one: Any) -> Arguments:
+    names, first = {op.name for some in one.policy for op in some}, one.policy[0][0]
+    name = next((policy for op, policy in AUTO_AUGMENT.items() if op in names), "originalr")
+    return {"auto_augment": f"{name}{_noise(first)}"} | _mean(first)
+
+
+def _noise(op: Any) -> str:
+    return f"-mstd{min(op.magnitude_std, 101)}" if op.magnitude_std else ""
+
+
+def _mean(op: Any) -> Arguments:
+    return {"mean": tuple(level / 255.0 for level in op.kwargs["fillcolor"])}
+
+
+def _jitter(one: Any) -> Arguments:
+    parts = [one.brightness, one.contrast, one.saturation, *([one.hue] if one.hue else [])]
+    return {"color_jitter": tuple(0.0 if part is None else tuple(part) for part in parts)}
+
+
+def _at_random(one: Any) -> Arguments:
+    (inner,) = one.transforms
+    if type(inner).__name__ == "ColorJitter":
+        return _jitter(inner) | {"color_jitter_prob": one.p}
+    return {"gaussian_blur_prob": one.p}
+
+
+def _normalize(one: Any) -> Arguments:
+    mean, std = ([round(float(number), 7) for number in numbers] for numbers in (one.mean, one.std))  # float32 there
+    return {"normalize": True, "mean": tuple(mean), "std": tuple(std)}
+
+
+def _erase(one: Any) -> Arguments:
+    return {
+        "re_prob": one.probability,
+        "re_mode": one.mode,
+        "re_count": one.max_count,
+        "re_num_splits": one.num_splits,
+    }
+
+
+READERS: dict[str, Callable[[Any], Arguments]] = {
+    "RandomResizedCropAndInterpolation": _crop,
+    "Resize": _resize,
+    "ResizeKeepRatio": _resize_keeping_ratio,
+    "CenterCrop": lambda one: {"input_size": one.size},
+    "CenterCropOrPad": lambda one: {"input_size": one.size},
+    "RandomHorizontalFlip": lambda one: {"hflip": one.p},
+    "RandomVerticalFlip": lambda one: {"vflip": one.p},
+    "RandAugment": _rand_augment,
+    "AutoAugment": _auto_augment,
+    "ColorJitter": _jitter,
+    "RandomApply": _at_random,
+    "RandomGrayscale": lambda one: {"grayscale_prob": one.p},
+    "MaybeToTensor": lambda one: {},
+    "MaybePILToTensor": lambda one: {},
+    "Normalize": _normalize,
+    "RandomErasing": _erase,
+}
+"""The name of a transform -> the arguments that it shows."""
