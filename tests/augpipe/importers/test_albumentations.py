@@ -540,6 +540,14 @@ def test_fields_of_transforms_that_are_not_mapped() -> None:
         importers.from_albumentations(data)
 
 
+@pytest.mark.parametrize(("height", "width"), [(361, 640), (640, 361), (333, 500), (427, 640), (80, 81), (120, 500)])
+def test_the_long_side_of_a_resize_is_rounded(height: int, width: int) -> None:
+    found = importers.from_text("A.Compose([A.SmallestMaxSize(120)])")
+    shown = Augment(found.recipe)(np.zeros((height, width, 3), np.uint8))
+    assert shown.shape[1:] == tuple(round(side * 120 / min(height, width)) for side in (height, width))
+    assert found.notes == () or not any("rounded" in note for note in found.notes)
+
+
 def test_resizes_and_paddings_that_are_not_mapped() -> None:
     data = compose(
         one("SmallestMaxSize", max_size=[200, 256]),

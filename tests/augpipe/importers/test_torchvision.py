@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from augpipe import Recipe, importers, ops, policies
+from augpipe import Augment, Recipe, importers, ops, policies
 
 
 class Mode(Enum):
@@ -512,3 +512,22 @@ def test_a_map_that_shrinks_looks_alone_before_a_resize(first: str) -> None:
     assert found.recipe.interpolation == "bilinear" and found.recipe.antialias
     assert "Resize" in found.exact and "RandomAffine" in found.exact
     assert [op.own_look for op in found.recipe.ops if isinstance(op, ops.AllOf)][-1] == "nearest"
+
+
+@pytest.mark.parametrize(("height", "width"), [(40, 90), (90, 41), (43, 47), (100, 90)])
+def test_a_centre_crop_pads_what_is_smaller(height: int, width: int) -> None:
+    found = importers.from_text("T.Compose([T.RandomHorizontalFlip(0), T.CenterCrop((64, 50))])")
+    image = np.full((height, width, 3), 255, np.uint8)
+    shown = np.asarray(Augment(found.recipe, dtype="uint8", layout="NHWC")(image))[..., 0]
+    left, top = max(50 - width, 0) // 2, max(64 - height, 0) // 2
+    expected = np.zeros((64, 50), np.uint8)
+    expected[top : top + min(height, 64), left : left + min(width, 50)] = 255
+    assert (shown == expected).all()
+
+
+def test_a_centre_crop_of_what_was_resized_needs_no_padding() -> None:
+    for before in ("T.Resize(64)", "T.Resize((64, 70))", "T.RandomResizedCrop(64)"):
+        assert importers.from_text(f"T.Compose([{before}, T.CenterCrop((64, 50))])").recipe.ops[-2].op != "pad"
+    for before in ("T.Resize(60)", "T.Resize(64, max_size=70)", "T.Resize((50, 70))", "T.RandomResizedCrop(60)"):
+        made = importers.from_text(f"T.Compose([{before}, T.CenterCrop((64, 50))])").recipe.ops
+        assert [op.op for op in made[-2:]] == ["pad", "center_crop"]
