@@ -48,13 +48,15 @@ class Resize(SizedCrop):
 
 
 class ResizeShortest(Op):
-    """Resize the short side to a length; the proportions stay, and the long side is rounded down as in torchvision."""
+    """Resize the short side to a length; the proportions stay."""
 
     op: Literal["resize_shortest"] = "resize_shortest"
     size: Side = 256
     """The short side, in pixels."""
     max_size: Side | None = None
     """The longest that the long side may become, in pixels: then the short side becomes less. None: any length."""
+    rounding: Literal["down", "nearest"] = "down"
+    """How the long side becomes whole pixels: `"down"` as in torchvision, `"nearest"` as in albumentations."""
     align_corners: bool = False
     """Whether the centres of corner pixels stay where they are, and not the image's corners; as in torch and kornia."""
 
@@ -65,7 +67,7 @@ class ResizeShortest(Op):
     def sides(self, heights: Any, widths: Any) -> tuple[Any, Any]:
         short, long = np.minimum(heights, widths), np.maximum(heights, widths)
         new_short: Any = self.size
-        new_long = self.size * long // short
+        new_long = self.size * long // short if self.rounding == "down" else _fitted(long, long, self.size / short)[0]
         if self.max_size is not None:
             is_long = new_long > self.max_size
             shrunk = np.maximum(self.max_size * self.size // new_long, 1)

@@ -96,7 +96,7 @@ def _resize(expected: Expected, op: ops.Resize, drawn: Any) -> None:
 
 def _resize_shortest(expected: Expected, op: ops.ResizeShortest, drawn: Any) -> None:
     short, long = sorted((expected.out_height, expected.out_width))
-    new = [op.size, op.size * long // short]
+    new = [op.size, op.size * long // short if op.rounding == "down" else round(Fraction(op.size * long, short))]
     if op.max_size and new[1] > op.max_size:
         new = [max(1, op.max_size * new[0] // new[1]), op.max_size]
     _resize_to(expected, *(new if expected.out_height <= expected.out_width else new[::-1]), aligned=op.align_corners)
@@ -926,6 +926,7 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     ),
     "resize_shortest": (ops.ResizeShortest(size=51),),
     "resize_shortest, bounded": (ops.ResizeShortest(size=60, max_size=65),),
+    "resize_shortest, rounded": (ops.ResizeShortest(size=47, rounding="nearest"),),
     "resize_longest": (ops.ResizeLongest(size=77),),
     "random_resize": (ops.RandomResize(p=0.8), ops.Pad(size=(70, 90)), ops.RandomCrop(size=(64, 80)), ops.Flip()),
     "random_resize of the short side": (ops.Flip(), ops.RandomResize(size=(30, 99)), ops.RandomCrop(size=28)),

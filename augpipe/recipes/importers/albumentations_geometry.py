@@ -252,7 +252,7 @@ GEOMETRY: dict[str, Maker] = {
     ),
     "CenterCrop": lambda found, one: _add_crop(found, one, floored_centre(size_of(one))),
     "Resize": _resized(lambda one: ops.Resize(size=size_of(one))),
-    "SmallestMaxSize": _resized(lambda one: ops.ResizeShortest(size=_length(one)), "the long side is rounded down."),
+    "SmallestMaxSize": _resized(lambda one: ops.ResizeShortest(size=_length(one), rounding="nearest")),
     "LongestMaxSize": _resized(lambda one: ops.ResizeLongest(size=_length(one))),
     "PadIfNeeded": _pad,
     "RandomCrop": lambda found, one: _add_crop(found, one, ops.RandomCrop(size=size_of(one))),

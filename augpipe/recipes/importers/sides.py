@@ -34,6 +34,15 @@ def sides_of(made: Sequence[Op]) -> tuple[int, ...]:
     return sides
 
 
+def are_at_least(made: Sequence[Op], size: tuple[int, int]) -> bool:
+    """Whether frames that ops make are at least of a height and width; False where they depend on an image's size."""
+    known = sides_of(made)
+    if len(known) == 2:
+        return known[0] >= size[0] and known[1] >= size[1]
+    last = next((op for op in reversed(made) if op.is_crop and not isinstance(op, ops.Pad)), None)
+    return isinstance(last, ops.ResizeShortest) and last.max_size is None and last.size >= max(size)
+
+
 def swap_sides(found: "Findings") -> None:
     """Have height and width change places, as there, where images keep their own size."""
     if any(op.is_crop for op in found.ops):

@@ -93,6 +93,16 @@ def _random_crop(found: Findings, one: Any) -> None:
     found.add("RandomCrop", *made)
 
 
+def _center_crop(found: Findings, one: Any) -> None:
+    height, width = size = pair(one.size)
+    if not found.has_at_least(size):
+        found.note(
+            f"CenterCrop: an image smaller than {height}x{width} is refused, where there it is padded with black; "
+            f"Pad(size=({height}, {width})) before it does that here."
+        )
+    found.add("CenterCrop", ops.CenterCrop(size=size))
+
+
 def _pad(found: Findings, one: Any) -> None:
     padding, fields = sides(one.padding), _padding(found, one)
     found.add("Pad", ops.Pad.model_validate({"px": padding[0] if len(padding) == 1 else padding, **fields}))
@@ -156,7 +166,7 @@ GEOMETRY: dict[str, Maker] = {
         p=1.0,
         look=look_of,
     ),
-    "CenterCrop": same(ops.CenterCrop, size=lambda one: pair(one.size)),
+    "CenterCrop": _center_crop,
     "Pad": _pad,
     "RandomCrop": _random_crop,
     "RandomZoomOut": _zoom_out,

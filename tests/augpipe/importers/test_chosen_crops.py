@@ -25,8 +25,9 @@ def test_one_of_several_crops() -> None:
 def test_a_chain_of_crops_is_a_choice() -> None:
     chain = "A.Compose([A.SmallestMaxSize(80), A.RandomCrop(64, 64)])"
     (made,) = read(f"A.OneOf([{chain}, A.Resize(64, 64)], p=1.0)", "2")
-    whole = [ops.ResizeShortest(size=80), ops.RandomCrop(size=(64, 64))]
+    whole = [ops.ResizeShortest(size=80, rounding="nearest"), ops.RandomCrop(size=(64, 64))]
     assert made == ops.OneCrop(chains=[whole, [ops.Resize(size=(64, 64))]])
+    whole[0] = ops.ResizeShortest(size=80)
     choice = "transforms.RandomChoice([transforms.Compose([transforms.Resize(80), transforms.RandomCrop(64)]), {}], {})"
     (made,) = read(choice.format("transforms.Resize((64, 64))", "[0.3, 0.7]"))
     assert made == ops.OneCrop(chains=[whole, [ops.Resize(size=(64, 64))]], weights=(0.3, 0.7))

@@ -823,6 +823,7 @@ def test_an_op_writes_the_fields_that_it_wrote_when_it_came(request: pytest.Fixt
     [
         (ops.Resize(align_corners=True), "align_corners"),
         (ops.ResizeShortest(align_corners=True), "align_corners"),
+        (ops.ResizeShortest(rounding="nearest"), "rounding"),
         (ops.ResizeLongest(align_corners=True), "align_corners"),
         (ops.RandomResizedCrop(align_corners=True), "align_corners"),
         (ops.ElasticTransform(side_px=224), "side_px"),
