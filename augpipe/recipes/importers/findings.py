@@ -1,6 +1,6 @@
 """What an importer finds on its way: ops, what differs, and what cannot be mapped."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -281,7 +281,10 @@ class Findings:
         look-up brings back what the first one moves out."""
         for place, row in enumerate(self.rows):
             if any(self._meets(row)):
-                self._looks_alone(place) or self._held_alone(row)
+                before = acts_before(self.ops, row)
+                earlier = [nth for nth, one in enumerate(self.rows) if one.look and _share(one.ops, before)]
+                if not (self._looks_alone(place) or self._held_alone(row)):
+                    next(filter(self._looks_alone, reversed(earlier)), None)  # then this one looks at what that made
                 if self._meets(row)[1]:
                     self.differs(place, BROUGHT_BACK)
 
@@ -310,7 +313,7 @@ class Findings:
 
     def _held_in(self, row: Row) -> list[Op]:
         """The ops of the recipe that are those of a row, or hold them."""
-        return [op for op in self.ops if any(held is own for held in with_held(op) for own in row.ops)]
+        return [op for op in self.ops if _share([*with_held(op)], row.ops)]
 
     def _act_in_turn(self) -> None:
         """Have groups in which a step waits for a look-up act in turn, where there are passes left; else say so."""
@@ -388,6 +391,11 @@ class Findings:
                     self.differs(place, f"beyond the image it shows {borders[0][0]}.", is_noted=True)
         fields = {"border": border, "fill": fill, "channels": self.channels, "ops": tuple(self.ops)}
         return {**fields, "interpolation": self.look.interpolation, "antialias": self.look.antialias}
+
+
+def _share(some: Iterable[Op], others: Sequence[Op]) -> bool:
+    """Whether an op is among both."""
+    return any(one is other for one in some for other in others)
 
 
 def _bends(op: Op) -> bool:

@@ -138,9 +138,11 @@ def bordered_behind_resizes(rows: Iterable["Row"], acting: Iterable[tuple[str, O
 
 
 def with_held(op: Op) -> Iterator[Op]:
-    """An op, and those that groups hold, however deep."""
+    """An op, and those that groups and chains hold, however deep."""
     yield op
     for inner in op.ops if isinstance(op, ops.AllOf | ops.OneOf | ops.SomeOf) else ():
+        yield from with_held(inner)
+    for inner in (one for chain in op.chains for one in chain) if isinstance(op, ops.OneCrop) else ():
         yield from with_held(inner)
 
 
@@ -150,10 +152,12 @@ def acts_before(made: Sequence[Op], row: "Row") -> list[Op]:
         if row.ops and _hold([op], row.ops[:1]):
             first = max((nth + 1 for nth, other in enumerate(made[:at]) if has_own_look(other)), default=0)
             before = [] if has_own_look(op) else made[first:at]
-            if op is row.ops[0] or not isinstance(op, ops.AllOf | ops.OneOf | ops.SomeOf):
-                return [*before]
-            is_parted = isinstance(op, ops.OneOf) or (isinstance(op, ops.AllOf) and op.in_turn)
-            parts = [[one] for one in op.ops] if is_parted else [op.ops]
+            parts: Iterable[Sequence[Op]] = ()
+            if isinstance(op, ops.OneCrop):
+                parts = op.chains
+            elif isinstance(op, ops.AllOf | ops.OneOf | ops.SomeOf) and op is not row.ops[0]:
+                is_parted = isinstance(op, ops.OneOf) or (isinstance(op, ops.AllOf) and op.in_turn)
+                parts = [[one] for one in op.ops] if is_parted else [op.ops]
             return [*before, *(held for part in parts for held in acts_before(part, row))]
     return []
 

@@ -77,6 +77,8 @@ LEFT = "A.Affine(translate_px={'x': (-20, -20), 'y': (0, 0)}, p=1)"
         f"A.Sequential([{LEFT}, {RIGHT}, A.HorizontalFlip(p=1)], p=1), A.NoOp()",
         f"A.OneOf([A.Sequential([{RIGHT}, {LEFT}])], p=1)",
         f"{RIGHT}, A.Sequential([A.VerticalFlip(p=1), {LEFT}, {RIGHT}, {LEFT}], p=0.9999)",
+        f"{RIGHT}, A.OneOf([A.Sequential([A.CenterCrop(64, 64), {LEFT}]), A.CenterCrop(64, 64, p=0)], p=1)",
+        f"A.OneOf([A.Sequential([A.CenterCrop(64, 64), {RIGHT}])], p=1), {LEFT}",
     ],
 )
 def test_what_a_map_moves_out_no_map_in_a_group_brings_back(text: str) -> None:
@@ -91,3 +93,9 @@ def test_a_group_that_chooses_a_flip_or_a_map_looks_as_its_map_does() -> None:
     for group in ("T.RandomChoice", "T.RandomApply"):
         found = importers.from_text(text.format(group))
         assert len(found.exact) == 4 and found.recipe.num_passes == 2
+
+
+def test_maps_that_meet_in_a_choice_among_crops_are_told_of() -> None:
+    text = f"A.Compose([A.Resize(64, 64), A.OneOf([A.Sequential([A.CenterCrop(64, 64), {RIGHT}, {LEFT}])], p=1)])"
+    rows = [row for row in importers.from_text(text, version="2").rows if row.name == "Affine"]
+    assert ["earlier map" in row.note for row in rows] == [False, True] and rows[1].verdict == "near"

@@ -331,7 +331,7 @@ def test_what_has_no_op_here_is_refused_with_the_nearest_that_has(name: str) -> 
         ("A.CLAHE(tile_grid_size=(80, 80))", r"CLAHE: tile_grid_size=\[80, 80\]: tiles=\(80, 80\) must be"),
         ("A.OneOf([])", "OneOf: holds no transforms"),
         (
-            "A.Compose([A.Perspective(), A.SomeOf([A.OpticalDistortion(), A.Blur()], n=1)])",
+            "A.SomeOf([A.Perspective(), A.OpticalDistortion(), A.Blur()], n=2)",
             "cannot be one recipe: Perspective comes before OpticalDistortion.* Put OpticalDistortion first",
         ),
         (
@@ -413,7 +413,7 @@ def test_what_one_map_moves_out_of_the_image_no_other_one_brings_back(text: str)
 
 
 def test_a_map_among_others_that_may_bring_back_what_is_moved_out_is_called_near() -> None:
-    text = "A.Compose([A.Rotate((20, 20), p=1), A.SomeOf([A.Rotate((9, 9), p=1), A.HorizontalFlip(p=1)], n=1)])"
+    text = "A.SomeOf([A.Rotate((20, 20), p=1), A.Rotate((9, 9), p=1), A.HorizontalFlip(p=1)], n=2)"
     rows = importers.from_text(text, version="2").rows
     told = "pixels that an earlier map moved out of the image are seen again, where there its border is."
     assert [(row.verdict, row.note) for row in rows[:2]] == [("exact", ""), ("near", told)]

@@ -271,7 +271,8 @@ NORMALIZED = ("Normalize", {"mean": [0.485, 0.456, 0.406], "std": [0.22900000214
 TENSOR: tuple[str, dict[str, Any]] = ("MaybeToTensor", {})
 
 
-def test_a_chain_is_read_back_where_timm_is_not_installed() -> None:
+def test_a_chain_is_read_back_where_timm_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "timm.data", raising=False)
     erased = ("RandomErasing", {"probability": 0.25, "mode": "pixel", "max_count": 3, "num_splits": 0})
     turned = ("RandomHorizontalFlip", {"p": 0.5})
     found = importers.from_timm(chain(CROPPED, turned, TENSOR, NORMALIZED, erased))
