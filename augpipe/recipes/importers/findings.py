@@ -30,7 +30,7 @@ from augpipe.recipes.importers.looks import (
 )
 from augpipe.recipes.importers.measured import judged
 from augpipe.recipes.importers.reasons import in_their_words, reason, unknown
-from augpipe.recipes.importers.sides import are_at_least, sides_of
+from augpipe.recipes.importers.sides import sides_of
 from augpipe.recipes.importers.units import leave_out_behind, normalize_last
 
 BROUGHT_BACK = "pixels that an earlier map moved out of the image are seen again, where there its border is."
@@ -186,10 +186,6 @@ class Findings:
     def sides(self) -> tuple[int, ...]:
         """Height and width of the frames that what was found so far makes; fewer numbers where they differ."""
         return sides_of([*self.outer, *self.ops])
-
-    def has_at_least(self, size: tuple[int, int]) -> bool:
-        """Whether frames that what was found so far makes are at least of a height and width, in pixels."""
-        return are_at_least([*self.outer, *self.ops], size)
 
     def _leave_out_unlike(self) -> None:
         """Leave out what draws a size for each image, where nothing behind it makes them one."""

@@ -9,6 +9,7 @@ from augpipe.ops import Op
 from augpipe.ops.op import Beyond
 from augpipe.recipes.importers.findings import Findings, Look, Maker
 from augpipe.recipes.importers.makers import FIELD, OF_NUMPY, PILLOW_FILTERS, UNEVEN, levels, padded_crop, refused, same
+from augpipe.recipes.importers.sides import are_at_least
 
 SEVERAL = "makes several images of one; write CenterCrop, or count=5 in a view of the recipe"
 
@@ -95,7 +96,7 @@ def _random_crop(found: Findings, one: Any) -> None:
 
 def _center_crop(found: Findings, one: Any) -> None:
     height, width = size = pair(one.size)
-    if not found.has_at_least(size):
+    if not are_at_least([*found.outer, *found.ops], size):
         found.note(
             f"CenterCrop: an image smaller than {height}x{width} is refused, where there it is padded with black; "
             f"Pad(size=({height}, {width})) before it does that here."
