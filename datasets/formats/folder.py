@@ -242,7 +242,7 @@ def _class_order(
     if empty:
         raise ValueError(
             f"{printable(path)} holds class folders without a photograph: {listed(empty)}{_not_read(unread)}. Remove "
-            "them, or fill them; to keep them as classes without samples, pass classes=[...] with all names."
+            "them, or fill them; to keep them as classes without samples, pass classes=[...] with all names in Python."
         )
     return folders
 
