@@ -41,7 +41,7 @@ def tell_of_fill(mask: npt.NDArray[Any], row: npt.NDArray[np.void], options: Tar
         _looks_left = 0
         return
     try:
-        is_told = _is_told(mask, row)
+        is_told = _is_told(mask, row, holes=options.mask_holes)
     finally:
         _looking.release()
     if is_told:
@@ -53,7 +53,7 @@ def tell_of_fill(mask: npt.NDArray[Any], row: npt.NDArray[np.void], options: Tar
         )
 
 
-def _is_told(mask: npt.NDArray[Any], row: npt.NDArray[np.void]) -> bool:
+def _is_told(mask: npt.NDArray[Any], row: npt.NDArray[np.void], *, holes: bool) -> bool:
     """Count a mask; whether it is the one to be told of."""
     global _looks_left, _ones_seen
     if not _looks_left:
@@ -65,7 +65,9 @@ def _is_told(mask: npt.NDArray[Any], row: npt.NDArray[np.void]) -> bool:
     _ones_seen += int(largest == 1)
     if largest not in _LARGEST or not ((mask == 0) | (mask == largest)).all():
         _looks_left = 0
-    elif (largest != 1 or _ones_seen >= _ENOUGH_ONES) and (shown_pixels(row, fills=True) < 0).any():
+    elif (largest != 1 or _ones_seen >= _ENOUGH_ONES) and (
+        shown_pixels(row, fills=True, holes=holes) < 0
+    ).any():
         _looks_left = 0
         return True
     return False
