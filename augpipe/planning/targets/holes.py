@@ -1,6 +1,4 @@
-"""Where the program of a plan record fills holes: what the compiled loop that fills an image's leaves of black."""
-
-from typing import Any
+"""Where a plan record fills holes, found by the compiled loop that fills them in images."""
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +11,7 @@ Rows = npt.NDArray[np.void]
 
 SPREAD = slice(7, 10)
 """The numbers of a `FILL` that hold the noise about its levels."""
-LEVELS: dict[int, Any] = {FILL: slice(4, 7), HOLES: slice(8, 11), DROP: slice(2, 5)}
+LEVELS = {FILL: slice(4, 7), HOLES: slice(8, 11), DROP: slice(2, 5)}
 """The steps that fill holes, and which of their numbers hold the levels that they fill with."""
 
 
@@ -39,5 +37,5 @@ def holes_of_pass(row: Rows) -> npt.NDArray[np.bool_] | None:
     height, width = int(row["out_height"][0]), int(row["out_width"][0])
     levels = np.zeros(height * width * 3, np.float32)
     finish_images(as_bytes(program), KERNEL_ROW.itemsize, levels, levels, height, width, True)
-    found: npt.NDArray[np.bool_] = levels.reshape(3, height, width).any(axis=0)
+    found: npt.NDArray[np.bool_] = np.logical_or.reduce(levels.reshape(3, height, width), axis=0)
     return found

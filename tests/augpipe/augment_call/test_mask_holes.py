@@ -9,7 +9,6 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-
 from augpipe import Augment, Recipe, TargetOptions, ops
 from tests.augpipe.augment_call.tv_stand_ins import installed
 

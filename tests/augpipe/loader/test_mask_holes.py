@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from augpipe import Augment, Recipe, TargetOptions, View, ops
+from augpipe.planning.targets import fill_notice
 from tests.augpipe.loader.target_sources import LabelMapSource, loader_of, targets_by_id
 
 COLOUR, HOLE, FILL = 200, 30, 255
@@ -73,3 +74,19 @@ def test_a_plan_that_is_replayed_fills_the_same() -> None:
         given = {"image": images.contents[position], "mask": images.maps[position]}
         found = augment(**given, plan=batch.plan[position : position + 1], targets=options)
         np.testing.assert_array_equal(found["mask"], batch.targets[position])
+
+
+def test_a_default_fill_of_holes_that_masks_do_not_mean_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(fill_notice, "_looks_left", 64)
+    recipe, images = Recipe(ops=(ops.CenterCrop(size=40), HOLES)), source()
+    images.maps = [255 * (one % 2) for one in images.maps]
+    for options, is_told in (
+        ({}, False),
+        ({"mask_fill": 255, "mask_holes": True}, False),
+        ({"mask_holes": True}, True),
+    ):
+        [*loader_of(images, recipe, targets=TargetOptions(**options))]
+        told = [text for text in caplog.messages if "mask_fill" in text]
+        assert len(told) == is_told and all("255 where there is no image or a hole, which" in text for text in told)
