@@ -38,17 +38,17 @@ def mapped_targets(given: GivenTargets, row: Rows, options: TargetOptions, *, dr
     fills = options.mask_border == "fill"
     shown = cache(partial(shown_pixels, row, fills=fills))
 
-    def looked_up(one: Mask, by: Interpolation) -> Mask:
+    def looked_up(one: Mask, by: Interpolation, *, holes: bool = False) -> Mask:
         fill = fill_of(one, options.mask_fill)
         if by == "nearest":
-            return map_mask(one, shown(), fill)
-        return mapped_mask(one, row, by=by, fill=fill, fills=fills)
+            return map_mask(one, shown(holes=holes), fill)
+        return mapped_mask(one, row, by=by, fill=fill, fills=fills, holes=holes)
 
     if given.mask is not None:
-        mask = looked_up(given.mask, options.mask_interpolation)
+        mask = looked_up(given.mask, options.mask_interpolation, holes=options.mask_holes)
         tell_of_fill(given.mask, row, options)
     if given.masks is not None:
-        masks = [map_mask(one, shown(), 0) for one in given.masks]
+        masks = [map_mask(one, shown(holes=options.mask_holes), 0) for one in given.masks]
     paired = {name: looked_up(one, options.paired[name]) for name, one in given.paired.items()}
     if given.num is not None:
         item = np.zeros(given.num, np.int64)
@@ -56,7 +56,8 @@ def mapped_targets(given: GivenTargets, row: Rows, options: TargetOptions, *, dr
             shares = np.ones(given.num)
             if options.min_visibility > 0.0:  # which nothing else asks for, and it takes longest
                 shares = shares_of_masks(inverse, given.masks, item)
-            by_masks = mask_bounds(np.stack(masks)), shares
+            whole = [map_mask(one, shown(holes=False), 0) for one in given.masks] if options.mask_holes else masks
+            by_masks = mask_bounds(np.stack(whole)), shares
         known = Objects(
             item=item,
             boxes=given.boxes,

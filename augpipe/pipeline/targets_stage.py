@@ -31,8 +31,8 @@ class TargetStages:
 
     Args:
         settings: the loader's.
-        look_up: looks up label maps with the images where it can: those of classes, by nearest, of recipes that do not
-            mix images. None: all label maps are mapped here.
+        look_up: looks up label maps with the images where it can: those of classes, by nearest, without holes, of
+            recipes that do not mix images. None: all label maps are mapped here.
         held: label maps of a cache on the host, which it fills.
     """
 
@@ -41,8 +41,8 @@ class TargetStages:
         self._source: TargetSource = settings.source
         self._options = settings.targets
         self.has_label_maps = bool(self._source.has_label_maps)
-        is_nearest = settings.targets.mask_interpolation == "nearest" and not settings.recipe.mixing
-        self._look_up = look_up if is_nearest else None
+        is_nearest = self._options.mask_interpolation == "nearest" and not self._options.mask_holes
+        self._look_up = look_up if is_nearest and not settings.recipe.mixing else None
         self._held = held
         self._kind: Kind | None = None
         self._first_name = ""  # of the sample whose label map was read first, and decided the kind of all
@@ -109,7 +109,7 @@ class TargetStages:
             self._note_kind(CLASSES, name)
             return
         labels = self._labels_of(item, name)
-        by = self._options.mask_interpolation
+        by, holes = self._options.mask_interpolation, self._options.mask_holes
         held = _held_as(labels, keeps_type=by == "linear")
         self._note_kind(held, name)
         is_looked_up = self._look_up is not None and held == CLASSES
@@ -120,7 +120,8 @@ class TargetStages:
         for view, (row, table) in enumerate(views):
             if not is_looked_up:
                 fills, room = self._options.mask_border == "fill", rooms[view]
-                mapped_mask(labels, row, by=by, fill=fill, fills=fills, table=table, into=room[item.position])
+                own = room[item.position]
+                mapped_mask(labels, row, by=by, fill=fill, fills=fills, holes=holes, table=table, into=own)
             tell_of_fill(labels, row, self._options)
 
     def _labels_of(self, item: Item, name: str) -> LabelMap:

@@ -129,10 +129,12 @@ def test_a_view_is_a_launch(launches: list[tuple[int, int, int]]) -> None:
         pytest.param(labels_of("float32"), {}, id="floats"),
         pytest.param(labels_of(), {"mask_interpolation": "majority"}, id="majority"),
         pytest.param(labels_of(), {"mask_interpolation": "linear"}, id="linear"),
+        pytest.param(labels_of(), {"mask_holes": True}, id="holes"),
     ],
 )
 def test_others_are_mapped_on_the_host(source: Any, options: Any, launches: list[tuple[int, int, int]]) -> None:
-    recipe, targets = Recipe(ops=MAPS["flip and turn"]), TargetOptions(**options)
+    recipe = Recipe(ops=(*MAPS["flip and turn"], ops.CoarseDropout(height=(1, 3), width=(1, 3), p=0.8)))
+    targets = TargetOptions(**options)
     for cache in ("off", "device"):
         assert_as_on_host(source, recipe, targets=targets, cache=cache)
     assert not launches

@@ -41,19 +41,20 @@ def tell_of_fill(mask: npt.NDArray[Any], row: npt.NDArray[np.void], options: Tar
         _looks_left = 0
         return
     try:
-        is_told = _is_told(mask, row)
+        is_told = _is_told(mask, row, holes=options.mask_holes)
     finally:
         _looking.release()
     if is_told:
         logger.warning(
-            "masks of 0 and %g also show 255 where there is no image, which a loss has to ignore. With "
+            "masks of 0 and %g also show 255 where there is no image%s, which a loss has to ignore. With "
             'targets=TargetOptions(mask_fill=0) they show 0 there; mask_border="image" mirrors them where pixels are '
             "mirrored; mask_fill=255 keeps it.",
             mask.max(),
+            " or a hole" if options.mask_holes else "",
         )
 
 
-def _is_told(mask: npt.NDArray[Any], row: npt.NDArray[np.void]) -> bool:
+def _is_told(mask: npt.NDArray[Any], row: npt.NDArray[np.void], *, holes: bool) -> bool:
     """Count a mask; whether it is the one to be told of."""
     global _looks_left, _ones_seen
     if not _looks_left:
@@ -65,7 +66,7 @@ def _is_told(mask: npt.NDArray[Any], row: npt.NDArray[np.void]) -> bool:
     _ones_seen += int(largest == 1)
     if largest not in _LARGEST or not ((mask == 0) | (mask == largest)).all():
         _looks_left = 0
-    elif (largest != 1 or _ones_seen >= _ENOUGH_ONES) and (shown_pixels(row, fills=True) < 0).any():
+    elif (largest != 1 or _ones_seen >= _ENOUGH_ONES) and (shown_pixels(row, fills=True, holes=holes) < 0).any():
         _looks_left = 0
         return True
     return False

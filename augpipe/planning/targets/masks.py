@@ -16,6 +16,7 @@ from augpipe.gpu_ops.image.program_rows import first_parts
 from augpipe.planning.fields import BENDING, bent_points_of_pass, drawn_by
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.record_passes import has_passes, passes_of
+from augpipe.planning.targets.holes import holes_of_pass
 from augpipe.planning.targets.options import Interpolation
 
 Rows = npt.NDArray[np.void]
@@ -38,6 +39,7 @@ def mapped_mask(
     by: Interpolation,
     fill: float,
     fills: bool,
+    holes: bool = False,
     table: Rows | None = None,
     into: Mask | None = None,
 ) -> Mask:
@@ -48,7 +50,7 @@ def mapped_mask(
         row: the record.
         by: how it is looked up. Of several passes, each looks at what the one before it gave, unless it is nearest.
         fill: where nothing is shown, a number of the mask's type.
-        fills: of `shown_pixels`.
+        fills, holes: of `shown_pixels`.
         table: of `shown_pixels`.
         into: of `map_mask`.
 
@@ -56,7 +58,7 @@ def mapped_mask(
         ValueError: the mask's type cannot be looked up like that.
     """
     if by == "nearest":
-        return map_mask(mask, shown_pixels(row, fills=fills, table=table), fill, into)
+        return map_mask(mask, shown_pixels(row, fills=fills, holes=holes, table=table), fill, into)
     as_taps = not drawn_by(row).isdisjoint(BENDING)
     passes = passes_of(row)
     if into is not None and len(passes) > 1:
@@ -68,6 +70,8 @@ def mapped_mask(
             mask = _interpolated(mask, own, kernel_row, fill, fills, out)
         else:
             mask = map_mask(mask, _majority(mask, own, kernel_row, fill, fills, as_taps), fill, out)
+        if holes and (are_holes := holes_of_pass(own)) is not None:
+            mask[are_holes] = fill
     return mask
 
 
@@ -150,13 +154,14 @@ def _interpolated(mask: Mask, row: Rows, table: Rows, fill: float, fills: bool, 
 
 
 def shown_pixels(
-    row: Rows, *, fills: bool, table: Rows | None = None, as_taps: bool | None = None
+    row: Rows, *, fills: bool, holes: bool = False, table: Rows | None = None, as_taps: bool | None = None
 ) -> npt.NDArray[np.int32]:
     """(H, W) of a (1,) plan record's output: the number of the source pixel that each pixel shows, -1 for none.
 
     Args:
         row: the record; the image's own scale does not matter, masks are always looked up at full size.
         fills: whether nothing is shown outside the image; else its border is the mask's, too.
+        holes: whether nothing is shown where the record fills holes; of several passes, a later one moves them.
         table: its (1,) `kernel_rows`, where they were made: for many records at once that takes less.
         as_taps: of `nearest_pixels`. None: True where an op bends the frame, as all recipes could be, if those without
             such ops had not been otherwise before.
@@ -164,13 +169,15 @@ def shown_pixels(
     if as_taps is None:
         as_taps = not drawn_by(row).isdisjoint(BENDING)
     if has_passes(row):
-        earlier, *others = (shown_pixels(own, fills=fills, as_taps=as_taps) for own in passes_of(row))
+        earlier, *others = (shown_pixels(own, fills=fills, holes=holes, as_taps=as_taps) for own in passes_of(row))
         for later in others:
             earlier = np.where(later < 0, np.int32(-1), earlier.reshape(-1)[later])
         return earlier
     found = np.empty((int(row["out_height"][0]), int(row["out_width"][0])), np.int32)
     table = kernel_rows(row) if table is None else table
     nearest_pixels(first_parts(table), 0, fills, int(row["width"][0]), found, bends(table), as_taps)
+    if holes and (are_holes := holes_of_pass(row)) is not None:
+        found[are_holes] = -1
     return found
 
 

@@ -44,6 +44,10 @@ class TargetOptions(Checked):
     mask_border: Literal["fill", "image"] = "fill"
     """fill: `mask_fill` wherever the image has no pixels. image: the recipe's border, so that labels are mirrored where
     pixels are; where that is constant, `mask_fill`."""
+    mask_holes: bool = False
+    """Whether masks are filled, too, where the recipe fills holes: of `CoarseDropout`, `Erase`, `GridDropout` and
+    `PixelDropout`. With `mask_fill`, and with 0 in `masks` of a call. Boxes, outlines, points, paired images and the
+    masks that a `Loader` makes of outlines stay as they are."""
     mask_interpolation: Interpolation = "nearest"
     """How `mask`, or a source's label map, is looked up. nearest: the pixel nearest to the one that is looked up.
     majority: the most frequent label of the pixels that an output pixel covers, for images that are made smaller; the

@@ -150,7 +150,10 @@ def _fill(one: Mapping[str, Any]) -> tuple[float, float, float]:
 def _of_masks(one: Mapping[str, Any]) -> str:
     """A note of holes that masks have there, too."""
     fills = (one.get(name) for name in ("mask_fill_value", "fill_mask", "mask_drop_value"))
-    return "masks are not filled." if any(fill is not None for fill in fills) else ""
+    fill = next((fill for fill in fills if fill is not None), None)
+    if isinstance(fill, int | float) and fill >= 0 and fill % 1 == 0:
+        return f"masks are filled by targets=TargetOptions(mask_holes=True, mask_fill={int(fill)}), else not."
+    return "" if fill is None else "masks are not filled."
 
 
 def _grid_dropout(found: Findings, one: Mapping[str, Any]) -> None:

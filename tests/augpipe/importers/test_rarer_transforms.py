@@ -220,18 +220,22 @@ def test_what_looks_once_here_and_twice_in_the_library_is_told(listed: str, told
 
 
 @pytest.mark.parametrize(
-    ("version", "call"),
+    ("version", "call", "value"),
     [
-        ("2", "CoarseDropout(fill_mask=7)"),
-        ("1", "CoarseDropout(mask_fill_value=7)"),
-        ("2", "GridDropout(fill_mask=0)"),
-        ("1", "GridDropout(mask_fill_value=0)"),
-        ("2", "PixelDropout(mask_drop_value=7)"),
+        ("2", "CoarseDropout(fill_mask=7)", 7),
+        ("1", "CoarseDropout(mask_fill_value=255)", 255),
+        ("2", "GridDropout(fill_mask=0)", 0),
+        ("1", "GridDropout(mask_fill_value=0)", 0),
+        ("2", "PixelDropout(mask_drop_value=7.0)", 7),
+        ("1", "CoarseDropout(mask_fill_value=-1)", None),
+        ("2", "CoarseDropout(fill_mask=(1, 2, 3))", None),
     ],
 )
-def test_holes_that_fill_label_maps_are_told(version: str, call: str) -> None:
+def test_holes_that_fill_label_maps_are_told(version: str, call: str, value: int | None) -> None:
     notes = importers.from_text(f"A.Compose([A.{call}, A.Resize(64, 64)])", version=version).notes
-    assert any("masks are not filled." in note for note in notes)
+    (told,) = [note for note in notes if "masks are" in note]
+    by = f"filled by targets=TargetOptions(mask_holes=True, mask_fill={value}), else not."
+    assert told.endswith("masks are not filled." if value is None else f"masks are {by}")
 
 
 @pytest.mark.parametrize(
