@@ -251,6 +251,10 @@ def test_holes_that_fill_label_maps_are_told(version: str, call: str, value: int
         ("2", "A.Rotate(border_mode=4, fill_mask=7), A.Resize(64, 64)", None),
         ("2", "A.Rotate(border_mode=0, fill_mask=-1), A.Resize(64, 64)", None),
         ("2", "A.CoarseDropout(fill_mask=7), A.Resize(64, 64)", None),
+        ("2", "A.PadIfNeeded(64, 64, border_mode=0, fill_mask=255), A.RandomCrop(64, 64)", None),
+        ("2", "A.PadIfNeeded(64, 64, border_mode=0, fill_mask=3), A.CenterCrop(64, 64)", 3),
+        ("2", "A.RandomCrop(64, 64, pad_if_needed=True, fill_mask=3)", 3),
+        ("2", "A.Rotate(border_mode=0, p=0), A.Resize(64, 64)", None),
     ],
 )
 def test_what_label_maps_show_beyond_the_image_is_told(version: str, listed: str, value: int | None) -> None:
@@ -258,6 +262,13 @@ def test_what_label_maps_show_beyond_the_image_is_told(version: str, listed: str
     notes = importers.from_text(f"A.Compose([{listed}])", version=version).notes
     told = f"label maps: they show {value} beyond the image by targets=TargetOptions(mask_fill={value}), else 255."
     assert [note for note in notes if "label maps" in note] == ([] if value is None else [told])
+
+
+def test_labels_that_differ_beyond_the_image_are_told_once_and_by_transform() -> None:
+    listed = "A.PadIfNeeded(64, 64, border_mode=0, fill_mask=255), A.Rotate(border_mode=0, fill_mask=7)"
+    notes = importers.from_text(f"A.Compose([{listed}, A.Affine(), A.RandomCrop(64, 64)])", version="2").notes
+    (told,) = (note for note in notes if "label maps" in note)
+    assert "beyond the image Affine shows 0, Rotate 7, PadIfNeeded 255 there; here all show one label" in told
 
 
 def test_label_maps_that_are_interpolated_there_are_told() -> None:
