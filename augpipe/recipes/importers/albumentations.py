@@ -78,15 +78,16 @@ def _held(one: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return list(one.get("transforms") or [one[name] for name in ("first", "second") if one.get(name)])
 
 
-def _mask_fills(one: Mapping[str, Any]) -> Iterator[int]:
-    """The labels that transforms show beyond the image, but for the one here; theirs are 0 unless they are given."""
+def _mask_fills(one: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
+    """The labels that transforms show beyond the image, 0 unless they are given, and which transforms do."""
     for inner in _held(one):
         yield from _mask_fills(inner)
-    if BORDERS.get(one.get("border_mode", one.get("mode"))) == "constant":  # others show the image's own labels
+    is_constant = BORDERS.get(one.get("border_mode", one.get("mode"))) == "constant"  # others show the image's labels
+    if is_constant and one.get("pad_if_needed", True) and one.get("p") != 0:
         given = (one.get(name) for name in ("fill_mask", "mask_value", "cval_mask"))
         value = next((value for value in given if value is not None), 0)
-        if isinstance(value, int | float) and 0 <= value < 255 and value % 1 == 0:
-            yield int(value)
+        if isinstance(value, int | float) and value >= 0 and value % 1 == 0:
+            yield int(value), name_of(one)
 
 
 def _interpolates_masks(one: Mapping[str, Any]) -> Iterator[str]:

@@ -110,8 +110,8 @@ class Findings:
     """Whether blurs keep floats within 0..1."""
     counts_in_parts: bool = False
     """Whether images leave in 0..1 where nothing normalises them."""
-    mask_fills: set[int] = field(default_factory=set)
-    """Labels that label maps show beyond the image there, but for the one here."""
+    mask_fills: set[tuple[int, str]] = field(default_factory=set)
+    """The labels that label maps show beyond the image there, and by which transforms."""
     beyond: Beyond = ("context", (0.0, 0.0, 0.0))
     """What the recipe shows beyond the image; known when all is found, as the next one."""
     look: Look = Look(interpolation="bilinear", antialias=True)
@@ -375,9 +375,7 @@ class Findings:
             self.note(f"{problem}: left out.")
         self._judge()
         if "constant" in {shown for shown, _ in borders}:  # others show the image's own labels
-            for value in sorted(self.mask_fills):
-                told = f"by targets=TargetOptions(mask_fill={value}), else 255."
-                self.note(f"label maps: they show {value} beyond the image {told}")
+            self._note_mask_fills()
         if len(set(borders)) > 1:
             self.note(
                 f"borders: transforms fill differently beyond the image, and a view has one border: {borders[0]}."
@@ -387,6 +385,17 @@ class Findings:
                     self.differs(place, f"beyond the image it shows {borders[0][0]}.", is_noted=True)
         fields = {"border": border, "fill": fill, "channels": self.channels, "ops": tuple(self.ops)}
         return {**fields, "interpolation": self.look.interpolation, "antialias": self.look.antialias}
+
+    def _note_mask_fills(self) -> None:
+        """Say what label maps show beyond the image, where that is not 255, as it is here."""
+        labels = {label for label, _ in self.mask_fills}
+        if len(labels) > 1:
+            shown = ", ".join(f"{name} {label}" for label, name in sorted(self.mask_fills)).replace(" ", " shows ", 1)
+            one = "here all show one label, 255 or that of targets=TargetOptions(mask_fill=...)."
+            self.note(f"label maps: beyond the image {shown} there; {one}")
+        for label in labels - {255} if len(labels) == 1 else ():
+            told = f"by targets=TargetOptions(mask_fill={label}), else 255."
+            self.note(f"label maps: they show {label} beyond the image {told}")
 
 
 def _share(some: Iterable[Op], others: Sequence[Op]) -> bool:

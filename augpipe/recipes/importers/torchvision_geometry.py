@@ -69,8 +69,8 @@ def _fill_of(found: Findings, one: Any) -> tuple[float, float, float]:
         return levels(given)
     fills = {str(getattr(kind, "__name__", kind)).lower(): fill for kind, fill in given.items()}
     of_masks = fills.get("mask", fills.get("others")) or 0
-    if isinstance(of_masks, int | float) and 0 <= of_masks < 255 and of_masks % 1 == 0:
-        found.mask_fills.add(int(of_masks))
+    if isinstance(of_masks, int | float) and of_masks >= 0 and of_masks % 1 == 0:
+        found.mask_fills.add((int(of_masks), type(one).__name__))
     return levels(next((fills[kind] for kind in ("image", "tensor", "others") if kind in fills), None))
 
 
