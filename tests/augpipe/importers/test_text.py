@@ -583,3 +583,13 @@ def test_usual_names_of_libraries_need_no_import(call: str) -> None:
 def test_a_transform_that_nobody_knows_is_answered_with_the_nearest(call: str, told: str) -> None:
     with pytest.raises(ValueError, match=re.escape(told)):
         importers.from_text(call, version="2" if call.startswith("A.") else None)
+
+
+@pytest.mark.parametrize("library", ["torchvision", "albumentations", "kornia"])
+def test_a_transform_of_another_library_is_refused_with_what_takes_it(library: str) -> None:
+    transform = type("Compose", (), {"__module__": f"{library}.core", "transforms": [object()]})()
+    takers = {name: getattr(importers, f"from_{name}") for name in ("torchvision", "albumentations", "kornia")}
+    takers.pop(library)
+    for taker in takers.values():
+        with pytest.raises(ValueError, match=rf"a Compose of {library} is given\. Write importers\.from_{library}\("):
+            taker(transform)
