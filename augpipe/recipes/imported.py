@@ -65,6 +65,7 @@ def from_torchvision(transform: Any, *, strict: bool = True) -> Imported:
     Raises:
         ValueError: something cannot be mapped, and `strict`; lists all of it.
     """
+    _check_library("torchvision", transform)
     if any(getattr(type(one), "__module__", "").startswith("timm.") for one in getattr(transform, "transforms", ())):
         return from_timm(transform)
     return _imported(torchvision.found_in(transform), strict)
@@ -80,6 +81,7 @@ def from_albumentations(data: Any, *, strict: bool = True) -> Imported:
     Raises:
         ValueError: it is none, or something cannot be mapped, and `strict`; lists all of it.
     """
+    _check_library("albumentations", data)
     return _imported(albumentations.found_in(data), strict)
 
 
@@ -93,6 +95,7 @@ def from_kornia(module: Any, *, strict: bool = True) -> Imported:
     Raises:
         ValueError: something cannot be mapped, and `strict`; lists all of it.
     """
+    _check_library("kornia", module)
     return _imported(kornia.found_in(module), strict)
 
 
@@ -154,14 +157,29 @@ def from_object(transform: Any, *, strict: bool = True) -> Imported:
     Raises:
         ValueError: it is of none of them, or, with `strict`, something cannot be mapped; lists all of it.
     """
-    makers = {"torchvision": from_torchvision, "albumentations": from_albumentations, "kornia": from_kornia}
-    libraries = [one.__module__.partition(".")[0] for one in type(transform).__mro__]
-    made = next((makers[library] for library in libraries if library in makers), None)
-    if made is None:
+    library = _library_of(transform)
+    if library is None:
         raise ValueError(
-            f"{type(transform).__name__} of {type(transform).__module__} is not a transform of {', '.join(makers)}."
+            f"{type(transform).__name__} of {type(transform).__module__} is not a transform of {', '.join(TAKERS)}."
         )
-    return made(transform, strict=strict)
+    return TAKERS[library](transform, strict=strict)
+
+
+TAKERS = {"torchvision": from_torchvision, "albumentations": from_albumentations, "kornia": from_kornia}
+"""A library -> what takes its objects."""
+
+
+def _library_of(transform: Any) -> str | None:
+    """Whose object it is; None: of no library here."""
+    libraries = (one.__module__.partition(".")[0] for one in type(transform).__mro__)
+    return next((library for library in libraries if library in TAKERS), None)
+
+
+def _check_library(library: str, transform: Any) -> None:
+    """Raise ValueError where a transform is of another library, with what takes it."""
+    found = _library_of(transform)
+    if found not in (None, library):
+        raise ValueError(f"a {type(transform).__name__} of {found} is given. Write importers.from_{found}(transform).")
 
 
 def _imported(found: Findings, strict: bool | None) -> Imported:

@@ -123,7 +123,7 @@ def _call_with_boxes(params: Mapping[str, Any]) -> str:
     given = f"image=..., bboxes=..., bbox_format={params.get('format')!r}{fields}"
     call = f"augment({given}, targets=TargetOptions({options}))"
     lost = [name for name in ("min_width", "min_height", "max_accept_ratio") if params.get(name)]
-    return f"{call}." + (f" Not mapped: {', '.join(lost)}." if lost else "")
+    return f"{call}. A Loader takes the same targets." + (f" Not mapped: {', '.join(lost)}." if lost else "")
 
 
 def _call_with_points(params: Mapping[str, Any]) -> str:
