@@ -91,6 +91,7 @@ def test_a_perspective_that_shows_a_part() -> None:
         (row,) = importers.from_text("A.Compose([A.Perspective(scale=0.08, p=0.3)])", version=version).rows
         assert row.ops == (ops.Perspective(inner_std=(0.0, 0.08), p=0.3),)
         assert row.verdict == "near" and limit in row.note
+        assert ("shows only the upper left" in row.note) == (version == "2")
         for given in ("keep_size=False", "fit_output=True"):
             with pytest.raises(ValueError, match="make frames of other sides"):
                 importers.from_text(f"A.Compose([A.Perspective({given})])", version=version)

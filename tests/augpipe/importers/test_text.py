@@ -228,8 +228,9 @@ def test_crops_that_look_at_boxes_become_crops_that_keep_objects() -> None:
         found = importers.from_text(text.format(call), version=version)
         crop = found.recipe.ops[0]
         assert isinstance(crop, ops.RandomResizedCrop) and crop.size == (48, 64)
-        assert crop.keep_objects == ops.KeepObjects(rule="all", fallback="whole")
-        assert found.rows[0].verdict == "near" and "until one holds all boxes" in found.rows[0].note
+        assert crop.keep_objects == ops.KeepObjects(rule="all", tries=200, fallback="whole")
+        assert found.rows[0].verdict == "near" and "58 % of the views are whole images" in found.rows[0].note
+        assert "images without boxes, which stay whole there, are cropped" in found.rows[0].note
     found = importers.from_text("A.AtLeastOneBBoxRandomCrop(height=48, width=64)", version="2")
     (crop,) = found.recipe.ops
     assert crop == ops.RandomCrop(size=(48, 64), keep_objects=ops.KeepObjects(rule="whole"))
