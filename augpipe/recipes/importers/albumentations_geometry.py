@@ -26,6 +26,17 @@ from augpipe.recipes.importers.findings import Findings, Maker
 from augpipe.recipes.importers.makers import FIELD, floored_centre, refused, same, twice
 from augpipe.recipes.importers.sides import KEEPS_SHAPE
 
+ALL_BOXES = (
+    "crops are drawn until one holds all boxes, else the whole image is shown; there each edge is drawn between the "
+    "boxes and the image's. With COCO's boxes 58 % of the views are whole images (14 % there), and views hold 90 % of "
+    "the image in the mean (79 % there); images without boxes, which stay whole there, are cropped."
+)
+"""What differs of RandomSizedBBoxSafeCrop."""
+UPPER_LEFT = (
+    "Version 2.0.8 shows only the upper left of that part: with scale=(0.1, 0.2) corners lie at 11 and 78 % of the "
+    "sides in the mean, and at 12 and 88 % here."
+)
+"""What differs of a Perspective of version 2, which scales the part to the frame twice."""
 LARGEST_NORMAL = 4.55
 """The mean of the largest of 2 * 224 * 224 normal numbers, regardless of their sign."""
 
@@ -105,7 +116,7 @@ def _random_scale(found: Findings, one: Mapping[str, Any]) -> None:
 def _safe_crop(one: Mapping[str, Any]) -> Op:
     if one.get("erosion_rate"):
         raise ValueError(f"erosion_rate={one['erosion_rate']} lets boxes be cut, which is not mapped; set 0")
-    keep = ops.KeepObjects(rule="all", fallback="whole")
+    keep = ops.KeepObjects(rule="all", tries=200, fallback="whole")  # 1000: 48 % are whole, planned in 4x the time
     return _sized_crop(one, scale=(0.05, 1.0), ratio=(0.5, 2.0), keep_objects=keep)
 
 
@@ -171,11 +182,14 @@ def _perspective(found: Findings, one: Mapping[str, Any]) -> None:
         raise ValueError("keep_size=False and fit_output=True make frames of other sides, and are not mapped")
     low, high = (float(end) for end in from_zero(one["scale"]))
     made = ops.Perspective(inner_std=(low, high), p=one["p"])
-    limit = "0.32, counted from 0 again" if found.measured_as == ("albumentations-2",) else "1"
+    is_new = found.measured_as == ("albumentations-2",)
+    limit = "0.32, counted from 0 again" if is_new else "1"
     note = (
         f"corners lie inwards by at most 0.3 of a side, where there it is {limit}; it looks up once, where there the "
         "part is cut out in whole pixels, and then resized."
     )
+    if is_new:
+        note += f" {UPPER_LEFT}"
     found.add(name_of(one), made, note=note, look=look_of(one))
 
 
@@ -256,10 +270,7 @@ GEOMETRY: dict[str, Maker] = {
     "LongestMaxSize": _resized(lambda one: ops.ResizeLongest(size=_length(one))),
     "PadIfNeeded": _pad,
     "RandomCrop": lambda found, one: _add_crop(found, one, ops.RandomCrop(size=size_of(one))),
-    "RandomSizedBBoxSafeCrop": _resized(
-        _safe_crop,
-        "crops are drawn until one holds all boxes, where each edge is drawn between the boxes and the image's.",
-    ),
+    "RandomSizedBBoxSafeCrop": _resized(_safe_crop, ALL_BOXES),
     "AtLeastOneBBoxRandomCrop": _crop_of_a_box,
     "BBoxSafeRandomCrop": refused(
         "leaves each crop at its own size; write RandomSizedBBoxSafeCrop, or here RandomResizedCrop(size=..., "
