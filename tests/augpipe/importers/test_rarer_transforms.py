@@ -240,36 +240,44 @@ def test_holes_that_fill_label_maps_are_told(version: str, call: str, value: int
 
 
 @pytest.mark.parametrize(
-    ("version", "listed", "value"),
+    ("version", "listed", "shown"),
     [
-        ("2", "A.OneOf([A.Rotate(border_mode=0, fill_mask=7)]), A.Resize(64, 64)", 7),
-        ("1", "A.ShiftScaleRotate(border_mode=0, mask_value=7), A.Resize(64, 64)", 7),
-        ("1", "A.OneOrOther(A.NoOp(), A.Rotate(border_mode=0, mask_value=7)), A.Resize(64, 64)", 7),
+        ("2", "A.OneOf([A.Rotate(border_mode=0, fill_mask=7)]), A.Resize(64, 64)", "7 (Rotate)"),
+        ("1", "A.ShiftScaleRotate(border_mode=0, mask_value=7), A.Resize(64, 64)", "7 (ShiftScaleRotate)"),
+        ("1", "A.OneOrOther(A.NoOp(), A.Rotate(border_mode=0, mask_value=7)), A.Resize(64, 64)", "7 (Rotate)"),
         ("2", "A.Rotate(border_mode=0, fill_mask=255), A.Resize(64, 64)", None),
-        ("2", "A.Rotate(border_mode=0), A.Resize(64, 64)", 0),
-        ("1", "A.ShiftScaleRotate(border_mode=0), A.Resize(64, 64)", 0),
-        ("1", "A.Affine(rotate=5), A.Resize(64, 64)", 0),
+        ("2", "A.Rotate(border_mode=0), A.Resize(64, 64)", "0 (Rotate)"),
+        ("1", "A.ShiftScaleRotate(border_mode=0), A.Resize(64, 64)", "0 (ShiftScaleRotate)"),
+        ("1", "A.Affine(rotate=5), A.Resize(64, 64)", "0 (Affine)"),
         ("2", "A.Rotate(border_mode=4, fill_mask=7), A.Resize(64, 64)", None),
         ("2", "A.Rotate(border_mode=0, fill_mask=-1), A.Resize(64, 64)", None),
         ("2", "A.CoarseDropout(fill_mask=7), A.Resize(64, 64)", None),
         ("2", "A.PadIfNeeded(64, 64, border_mode=0, fill_mask=255), A.RandomCrop(64, 64)", None),
-        ("2", "A.PadIfNeeded(64, 64, border_mode=0, fill_mask=3), A.CenterCrop(64, 64)", 3),
-        ("2", "A.RandomCrop(64, 64, pad_if_needed=True, fill_mask=3)", 3),
+        ("2", "A.PadIfNeeded(64, 64, border_mode=0, fill_mask=3), A.CenterCrop(64, 64)", "3 (PadIfNeeded)"),
+        ("2", "A.RandomCrop(64, 64, pad_if_needed=True, fill_mask=3)", "3 (RandomCrop)"),
         ("2", "A.Rotate(border_mode=0, p=0), A.Resize(64, 64)", None),
+        ("2", "A.Perspective(), A.PadIfNeeded(64, 64, border_mode=0, fill_mask=255), A.RandomCrop(64, 64)", None),
+        ("2", "A.Rotate(border_mode=0), A.Affine(), A.Resize(64, 64)", "0 (Affine, Rotate)"),
     ],
 )
-def test_what_label_maps_show_beyond_the_image_is_told(version: str, listed: str, value: int | None) -> None:
+def test_what_label_maps_show_beyond_the_image_is_told(version: str, listed: str, shown: str | None) -> None:
     """255 needs no word, as it is what they show here; 0 does, which all transforms have that say nothing."""
     notes = importers.from_text(f"A.Compose([{listed}])", version=version).notes
-    told = f"label maps: they show {value} beyond the image by targets=TargetOptions(mask_fill={value}), else 255."
-    assert [note for note in notes if "label maps" in note] == ([] if value is None else [told])
+    told = [note for note in notes if "label maps" in note]
+    if shown is None:
+        assert not told
+    else:
+        by = f"{shown[0]} by targets=TargetOptions(mask_fill={shown[0]})."
+        assert told == [f"label maps: there they show {shown} beyond the image; here 255, or {by}"]
 
 
 def test_labels_that_differ_beyond_the_image_are_told_once_and_by_transform() -> None:
     listed = "A.PadIfNeeded(64, 64, border_mode=0, fill_mask=255), A.Rotate(border_mode=0, fill_mask=7)"
     notes = importers.from_text(f"A.Compose([{listed}, A.Affine(), A.RandomCrop(64, 64)])", version="2").notes
     (told,) = (note for note in notes if "label maps" in note)
-    assert "beyond the image Affine shows 0, Rotate 7, PadIfNeeded 255 there; here all show one label" in told
+    there = "0 (Affine), 7 (Rotate), 255 (PadIfNeeded)"
+    here = "here one label: 255, or that of targets=TargetOptions(mask_fill=...)."
+    assert told == f"label maps: there they show {there} beyond the image; {here}"
 
 
 def test_label_maps_that_are_interpolated_there_are_told() -> None:

@@ -592,5 +592,8 @@ def test_a_transform_of_another_library_is_refused_with_what_takes_it(library: s
     takers = {name: getattr(importers, f"from_{name}") for name in ("torchvision", "albumentations", "kornia")}
     takers.pop(library)
     for taker in takers.values():
-        with pytest.raises(ValueError, match=rf"a Compose of {library} is given\. Write importers\.from_{library}\("):
+        with pytest.raises(ValueError, match=rf"a Compose of {library} is given\. Write Recipe\.from_{library}\("):
             taker(transform)
+    if library != "torchvision":
+        with pytest.raises(ValueError, match=rf"Write Recipe\.from_{library}\("):
+            importers.from_timm(transform)

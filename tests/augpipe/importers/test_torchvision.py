@@ -203,7 +203,8 @@ def test_a_fill_for_each_type_is_that_of_images_and_told_for_masks(call: str, fi
     found = importers.from_text(f"v2.Compose([v2.{call.format(fill)}])")
     (made,) = found.recipe.ops
     assert (getattr(made, "fill", None) or found.recipe.fill) == (9.0, 9.0, 9.0)
-    assert "label maps: they show 3 beyond the image by targets=TargetOptions(mask_fill=3), else 255." in found.notes
+    told = f"label maps: there they show 3 ({call.partition('(')[0]}) beyond the image; here 255, or 3 by "
+    assert f"{told}targets=TargetOptions(mask_fill=3)." in found.notes
     only = importers.from_text(f"v2.Compose([v2.{call.format('{tv_tensors.Mask: 255}')}])")
     assert (getattr(only.recipe.ops[0], "fill", None) or only.recipe.fill) == (0.0, 0.0, 0.0)
     assert not any(note.startswith("label maps") for note in only.notes)
