@@ -116,6 +116,7 @@ def from_timm(transform: Any = None, /, **arguments: Any) -> Imported:
         raise ValueError(
             f"from_timm takes a transform or arguments, and {next(iter(arguments))} is given, too. Drop it."
         )
+    _check_library("torchvision", transform)  # of which timm's chains are
     return _imported(timm.found_in(arguments_of(transform)), strict=None)
 
 
@@ -179,7 +180,7 @@ def _check_library(library: str, transform: Any) -> None:
     """Raise ValueError where a transform is of another library, with what takes it."""
     found = _library_of(transform)
     if found not in (None, library):
-        raise ValueError(f"a {type(transform).__name__} of {found} is given. Write importers.from_{found}(transform).")
+        raise ValueError(f"a {type(transform).__name__} of {found} is given. Write Recipe.from_{found}(transform).")
 
 
 def _imported(found: Findings, strict: bool | None) -> Imported:

@@ -83,7 +83,8 @@ def _mask_fills(one: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
     for inner in _held(one):
         yield from _mask_fills(inner)
     is_constant = BORDERS.get(one.get("border_mode", one.get("mode"))) == "constant"  # others show the image's labels
-    if is_constant and one.get("pad_if_needed", True) and one.get("p") != 0:
+    is_within = name_of(one) == "Perspective" or not one.get("pad_if_needed", True) or one.get("p") == 0
+    if is_constant and not is_within:
         given = (one.get(name) for name in ("fill_mask", "mask_value", "cval_mask"))
         value = next((value for value in given if value is not None), 0)
         if isinstance(value, int | float) and value >= 0 and value % 1 == 0:

@@ -388,14 +388,15 @@ class Findings:
 
     def _note_mask_fills(self) -> None:
         """Say what label maps show beyond the image, where that is not 255, as it is here."""
-        labels = {label for label, _ in self.mask_fills}
-        if len(labels) > 1:
-            shown = ", ".join(f"{name} {label}" for label, name in sorted(self.mask_fills)).replace(" ", " shows ", 1)
-            one = "here all show one label, 255 or that of targets=TargetOptions(mask_fill=...)."
-            self.note(f"label maps: beyond the image {shown} there; {one}")
-        for label in labels - {255} if len(labels) == 1 else ():
-            told = f"by targets=TargetOptions(mask_fill={label}), else 255."
-            self.note(f"label maps: they show {label} beyond the image {told}")
+        labels = sorted({label for label, _ in self.mask_fills})
+        if labels in ([], [255]):
+            return
+        by = {label: ", ".join(sorted(name for own, name in self.mask_fills if own == label)) for label in labels}
+        shown = ", ".join(f"{label} ({names})" for label, names in by.items())
+        here = "one label: 255, or that of targets=TargetOptions(mask_fill=...)."
+        if len(labels) == 1:
+            here = f"255, or {labels[0]} by targets=TargetOptions(mask_fill={labels[0]})."
+        self.note(f"label maps: there they show {shown} beyond the image; here {here}")
 
 
 def _share(some: Iterable[Op], others: Sequence[Op]) -> bool:

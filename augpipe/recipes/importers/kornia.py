@@ -32,7 +32,7 @@ def found_in(module: Any) -> Findings:
     found = Findings(source="kornia", measured_as=("kornia",), name_of=name_of, read=read)
     found.changes_units = ("Normalize", "Denormalize")
     if any(str(getattr(key, "name", key)).lower() == "mask" for key in getattr(module, "data_keys", None) or ()):
-        found.mask_fills.add((0, "each"))
+        found.mask_fills.add((0, "all transforms"))
     for one in _flattened(found, module):
         if hasattr(one, "p") or name_of(one) in MADE:
             found.add_by(MADE, one)
