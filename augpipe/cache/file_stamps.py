@@ -25,8 +25,9 @@ class FileStamps:
 
     def __init__(self, source: Source, *, label_maps: bool = False) -> None:
         self._source = source
-        self._images = _Noted(source, "stamp", "it")
-        self._kinds = [self._images] + [_Noted(source, "label_map_stamp", "its label map")] * label_maps
+        self._kinds = [_Noted(source, "stamp", "it")]
+        if label_maps:
+            self._kinds.append(_Noted(source, "label_map_stamp", "its label map"))
         self._next = 0
 
     def note(self, sample_id: int) -> str:
@@ -45,7 +46,7 @@ class FileStamps:
         Raises:
             ValueError: one has changed; names it.
         """
-        read = np.flatnonzero(self._images.stamps[:, 0])
+        read = np.flatnonzero(np.any([kind.stamps[:, 0] for kind in self._kinds], axis=0))
         read = np.roll(read, -int(np.searchsorted(read, self._next)))
         end = time.monotonic() + CHECK_S
         for number, sample_id in enumerate(read.tolist()):

@@ -90,7 +90,7 @@ def _draw_comparison(source: str, found: "Imported", photo: Path, sheet: Path) -
     from augpipe.recipes.importers import theirs
 
     path, name = _parted(source)
-    if source == "-" or Path(path).suffix in SETTINGS:
+    if source == "-" or Path(path).suffix.lower() in SETTINGS:
         raise ValueError(f"--compare cannot build {source}. Give a script, as train.py:transforms, or a module.")
     is_script = Path(path).exists()
     script = _script(Path(path)) if is_script else ""
@@ -123,7 +123,7 @@ def _found(source: str, version: str | None, strict: bool) -> "Imported":
     if source == "-":
         return imported.from_text(sys.stdin.read(), version=version, strict=strict)
     path, name = _parted(source)
-    if Path(path).suffix in SETTINGS:
+    if Path(path).suffix.lower() in SETTINGS:
         data = _settings(Path(path))
         is_processor = isinstance(data, dict) and "transform" not in data and "__class_fullname__" not in data
         return imported.from_hugging_face(data) if is_processor else imported.from_albumentations(data, strict=strict)

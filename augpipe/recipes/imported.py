@@ -11,7 +11,7 @@ from augpipe.recipes.importers import albumentations, hugging_face, kornia, timm
 from augpipe.recipes.importers.findings import Findings, Row
 from augpipe.recipes.importers.reasons import in_their_words
 from augpipe.recipes.importers.text import found_in as found_in_text
-from augpipe.recipes.importers.timm_objects import arguments_of
+from augpipe.recipes.importers.timm_objects import NO_NORMALIZE, Unread, arguments_of
 from augpipe.recipes.recipe import Recipe
 from augpipe.reports.tables import Table
 from augpipe.validation.models import FieldError
@@ -66,8 +66,11 @@ def from_torchvision(transform: Any, *, strict: bool = True) -> Imported:
         ValueError: something cannot be mapped, and `strict`; lists all of it.
     """
     _check_library("torchvision", transform)
-    if any(getattr(type(one), "__module__", "").startswith("timm.") for one in getattr(transform, "transforms", ())):
-        return from_timm(transform)
+    if any(map(_is_timms, getattr(transform, "transforms", ()))):
+        try:
+            return _of_timms(transform, strict)
+        except Unread:  # a chain that holds some of timm's transforms
+            pass
     return _imported(torchvision.found_in(transform), strict)
 
 
@@ -117,7 +120,7 @@ def from_timm(transform: Any = None, /, **arguments: Any) -> Imported:
             f"from_timm takes a transform or arguments, and {next(iter(arguments))} is given, too. Drop it."
         )
     _check_library("torchvision", transform)  # of which timm's chains are
-    return _imported(timm.found_in(arguments_of(transform)), strict=None)
+    return _of_timms(transform, strict=None)
 
 
 def from_hugging_face(settings: Mapping[str, Any] | str | Path) -> Imported:
@@ -170,9 +173,22 @@ TAKERS = {"torchvision": from_torchvision, "albumentations": from_albumentations
 """A library -> what takes its objects."""
 
 
+def _is_timms(one: Any) -> bool:
+    return str(getattr(type(one), "__module__", "")).startswith("timm.")
+
+
+def _of_timms(transform: Any, strict: bool | None) -> Imported:
+    """What `create_transform` has made."""
+    arguments = arguments_of(transform)
+    found = timm.found_in(arguments)
+    if arguments["is_training"] and not arguments["normalize"]:
+        found.note(NO_NORMALIZE)
+    return _imported(found, strict)
+
+
 def _library_of(transform: Any) -> str | None:
     """Whose object it is; None: of no library here."""
-    libraries = (one.__module__.partition(".")[0] for one in type(transform).__mro__)
+    libraries = (str(getattr(one, "__module__", "")).partition(".")[0] for one in type(transform).__mro__)
     return next((library for library in libraries if library in TAKERS), None)
 
 

@@ -152,7 +152,8 @@ def _of_masks(one: Mapping[str, Any]) -> str:
     fills = (one.get(name) for name in ("mask_fill_value", "fill_mask", "mask_drop_value"))
     fill = next((fill for fill in fills if fill is not None), None)
     if isinstance(fill, int | float) and fill >= 0 and fill % 1 == 0:
-        return f"masks are filled by targets=TargetOptions(mask_holes=True, mask_fill={int(fill)}), else not."
+        options = f"targets=TargetOptions(mask_holes=True, mask_fill={int(fill)})"
+        return f"masks are filled by {options}, else not: so are all holes of the recipe, and what lies outside."
     return "" if fill is None else "masks are not filled."
 
 

@@ -14,30 +14,37 @@ RAND_AUGMENT = {(False, 3): "-t3a", (True, 14): "-t3aw", (True, 15): "-tweights"
 """Whether ops have weights, and how many there are -> the set of RandAugment that says so."""
 
 
+NO_NORMALIZE = (
+    "normalize: the chain ends without it. timm's own loader normalises and erases behind a chain that was made with "
+    "use_prefetcher=True; give from_timm its arguments then."
+)
+"""What is said of a chain for training without Normalize."""
+
+
+class Unread(ValueError):
+    """What `create_transform` does not make, or cannot make again."""
+
+
 def arguments_of(transform: Any) -> Arguments:
     """The arguments of `create_transform` which make a chain like this one.
 
     Raises:
-        ValueError: it is not such a chain, or was changed since.
+        Unread: it is not such a chain, or was changed since.
     """
     read = dict(ABSENT)
     for one in getattr(transform, "transforms", ()):
         reader = READERS.get(type(one).__name__)
         if reader is None:
-            raise ValueError(f"create_transform: {type(one).__name__} is not read back. Give from_timm its arguments.")
+            raise Unread(f"create_transform: {type(one).__name__} is not read back. Give from_timm its arguments.")
         read |= reader(one)
     if "input_size" not in read:
-        raise ValueError(
-            f"a {type(transform).__name__} is not what create_transform makes. Give from_timm such a chain."
-        )
+        raise Unread(f"a {type(transform).__name__} is not what create_transform makes. Give from_timm such a chain.")
     if not read["is_training"]:
         scale, side = read.pop("scale"), read["input_size"][-1]
         read["crop_pct"] = 1.0 if scale == side else side / (scale + 0.5)  # which is rounded down
     create = getattr(sys.modules.get("timm.data"), "create_transform", None)
     if create is not None and repr(create(**read)) != repr(transform):
-        raise ValueError(
-            "create_transform makes another chain of the arguments that this one shows. Give from_timm those."
-        )
+        raise Unread("create_transform makes another chain of the arguments that this one shows. Give from_timm those.")
     return read
 
 

@@ -529,3 +529,11 @@ def test_a_centre_crop_of_images_that_may_be_smaller_is_noted() -> None:
         assert (
             "smaller than 64x50 is refused, where there it is padded with black; Pad(size=(64, 50)) before it" in note
         )
+
+
+def test_a_chain_that_holds_some_of_timms_transforms_is_torchvisions() -> None:
+    of_timm = type("RandomHorizontalFlip", (), {"__module__": "timm.data.transforms", "p": 0.3})()
+    found = importers.from_torchvision(compose(CROP, of_timm, make("Lambda")), strict=False)
+    assert [op.op for op in found.recipe.ops] == ["random_resized_crop", "flip"]
+    with pytest.raises(ValueError, match="1 of torchvision's transforms cannot be imported"):
+        importers.from_torchvision(compose(of_timm, make("Lambda")))
