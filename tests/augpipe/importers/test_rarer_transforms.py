@@ -235,9 +235,7 @@ def test_what_looks_once_here_and_twice_in_the_library_is_told(listed: str, told
 def test_holes_that_fill_label_maps_are_told(version: str, call: str, value: int | None) -> None:
     notes = importers.from_text(f"A.Compose([A.{call}, A.Resize(64, 64)])", version=version).notes
     (told,) = [note for note in notes if "masks are" in note]
-    by = (
-        f"filled by targets=TargetOptions(mask_holes=True, mask_fill={value}), else not: so are all holes of"
-    )
+    by = f"filled by targets=TargetOptions(mask_holes=True, mask_fill={value}), else not: so are all holes of"
     assert ("masks are not filled." if value is None else f"masks are {by}") in told
 
 
