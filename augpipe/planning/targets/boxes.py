@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.planning.targets.inverse_map import InverseMap
+from augpipe.planning.targets.inverse_map import HIGH, LOW, InverseMap
 from augpipe.planning.targets.polygons import map_rings, mapped, shares_of
 from augpipe.planning.targets.rings import bounds_of_all, boxes_as_rings, within
 
@@ -15,9 +15,6 @@ Int = npt.NDArray[np.int64]
 OUTLINE_POINTS = 32
 """Of an outline that a lens bends; where lines stay straight, the corners are enough, and what bends more strongly
 takes as many as it needs."""
-
-LOW, HIGH = [0, 1, 0, 1], [2, 3, 2, 3]
-"""Of a rectangle's edges, those that each edge of a box is cut at."""
 
 
 def map_boxes(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Float]:

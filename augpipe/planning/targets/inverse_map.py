@@ -32,6 +32,8 @@ RADII = np.linspace(1.0 / 256.0, 1.0, 256)
 """Parts of the frame's largest radius where it is looked for the first one at which the lens folds the image over."""
 ROUNDING_PX = 1e-6
 """How far outside the frame a point counts as on its edge."""
+LOW, HIGH = [0, 1, 0, 1], [2, 3, 2, 3]
+"""The edges of a rectangle that bound a box's left, top, right and bottom from below and from above."""
 NOWHERE = 1e30
 """Where a rectangle begins and ends that nothing lies in."""
 PIECES_PER_NODE = 2.0
@@ -253,7 +255,7 @@ class InverseMap:
         is_apart |= np.any(holes[:, 2:] <= holes[:, :2], axis=1)
         if is_apart.all():
             return [windows]
-        holes = np.where(is_apart[:, None], windows[:, [0, 1, 0, 1]], holes)
+        holes = np.where(is_apart[:, None], windows[:, LOW], holes)
         left, top, right, bottom = windows.T
         hole_left, hole_top, hole_right, hole_bottom = holes.T
         parts = (

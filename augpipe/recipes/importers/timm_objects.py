@@ -12,8 +12,6 @@ AUTO_AUGMENT = {"PosterizeOriginal": "original", "Posterize": "v0", "SolarizeAdd
 """An op -> the policy of AutoAugment that has it; the first that is found. The one that has none is "originalr"."""
 RAND_AUGMENT = {(False, 3): "-t3a", (True, 14): "-t3aw", (True, 15): "-tweights"}
 """Whether ops have weights, and how many there are -> the set of RandAugment that says so."""
-
-
 NO_NORMALIZE = (
     "normalize: the chain ends without it. timm's own loader normalises and erases behind a chain that was made with "
     "use_prefetcher=True; give from_timm its arguments then."

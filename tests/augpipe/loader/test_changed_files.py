@@ -73,13 +73,18 @@ def test_parts_of_folders_are_looked_at_too(folder: Path, tmp_path: Path) -> Non
         list(loader)
 
 
+def with_label_maps(folder: Path, outer: Path) -> LabelMapSource:
+    """The images with a label map each, which holds its number."""
+    (outer / "masks").mkdir()
+    for number in range(NUM):
+        Image.new("L", (50, 40), number).save(outer / f"masks/{number}.png")
+    return LabelMapSource(folder, outer / "masks")
+
+
 @pytest.mark.parametrize("level", [7, 255])
 def test_a_replaced_label_map_is_not_served_from_a_cache(folder: Path, tmp_path: Path, level: int) -> None:
     """Also where the new file has as many bytes."""
-    (tmp_path / "masks").mkdir()
-    for number in range(NUM):
-        Image.new("L", (50, 40), number).save(tmp_path / f"masks/{number}.png")
-    source = Concat([Subset(LabelMapSource(folder, tmp_path / "masks"), range(NUM))])
+    source = Concat([Subset(with_label_maps(folder, tmp_path), range(NUM))])
     loader = make(source, cache="host", targets=TargetOptions())
     for _ in range(2):
         assert sorted(int(each) for batch in loader for each in batch.targets.max(axis=(1, 2))) == [*range(NUM)]
@@ -91,10 +96,7 @@ def test_a_replaced_label_map_is_not_served_from_a_cache(folder: Path, tmp_path:
 
 
 def test_a_label_map_that_nobody_reads_may_be_replaced(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "masks").mkdir()
-    for number in range(NUM):
-        Image.new("L", (50, 40), number).save(tmp_path / f"masks/{number}.png")
-    loader = make(LabelMapSource(folder, tmp_path / "masks"), cache="host", targets="off")
+    loader = make(with_label_maps(folder, tmp_path), cache="host", targets="off")
     expected = samples(loader)
     Image.new("L", (50, 40), 7).save(tmp_path / "masks/3.png")
     loader.set_epoch(0)
@@ -105,11 +107,9 @@ def test_a_label_map_that_nobody_reads_may_be_replaced(folder: Path, tmp_path: P
 
 
 def test_an_image_that_is_replaced_is_noticed_where_its_label_map_is_newer(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "masks").mkdir()
-    for number in range(NUM):
-        Image.new("L", (50, 40), number).save(tmp_path / f"masks/{number}.png")
-        os.utime(tmp_path / f"masks/{number}.png", ns=(0, 2 * 10**18))
-    source = LabelMapSource(folder, tmp_path / "masks")
+    source = with_label_maps(folder, tmp_path)
+    for mask in (tmp_path / "masks").iterdir():
+        os.utime(mask, ns=(0, 2 * 10**18))
     stamps, image = FileStamps(source, label_maps=True), Path(source.path(3))
     os.utime(image, ns=(0, 10**18))
     assert stamps.note(3) == stamps.note(3) == ""
