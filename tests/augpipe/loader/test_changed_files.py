@@ -106,6 +106,18 @@ def test_a_label_map_that_nobody_reads_may_be_replaced(folder: Path, tmp_path: P
         list(loader)
 
 
+def test_label_maps_are_looked_at_between_passes_where_images_have_no_file(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LabelMapSource, "stamp", lambda self, sample_id: None)
+    stamps = FileStamps(with_label_maps(folder, tmp_path), label_maps=True)
+    assert stamps.note(3) == ""
+    stamps.check()
+    Image.new("L", (51, 40), 7).save(tmp_path / "masks/3.png")
+    with pytest.raises(ValueError, match=r"3\.png: its label map has changed since it was read into the cache"):
+        stamps.check()
+
+
 def test_an_image_that_is_replaced_is_noticed_where_its_label_map_is_newer(folder: Path, tmp_path: Path) -> None:
     source = with_label_maps(folder, tmp_path)
     for mask in (tmp_path / "masks").iterdir():
