@@ -38,6 +38,7 @@ RECIPES["mosaic of nine"] = Recipe(
     mosaic=ops.Mosaic(size=30, num_images=9, p=0.8),
     ops=(ops.Rotate(), ops.Zoom(), ops.CenterCrop(size=30), ops.Flip(), ops.HueSaturationValue()),
 )
+RECIPES["mosaic, mixed"] = RECIPES["mosaic"].model_copy(update={"mixing": (ops.CutMix(p=0.4), ops.CopyPaste(p=0.5))})
 NAMES = st.sampled_from(sorted(RECIPES))
 
 

@@ -76,6 +76,19 @@ LISTED = Recipe(
         ops.Rotate(max_deg=30, step=None),
     ),
 )
+MOSAIC = Recipe(
+    name="mosaic",
+    mosaic=ops.Mosaic(size=40, p=0.8),
+    ops=(ops.Rotate(max_deg=15, step=None), ops.Zoom(factor=(0.6, 1.2)), ops.CenterCrop(size=(36, 40)), ops.Flip()),
+)
+MOSAIC_OF_NINE = Recipe(
+    name="mosaic of nine",
+    mosaic=ops.Mosaic(size=30, num_images=9, p=0.8),
+    views=(
+        View(ops=(ops.Perspective(p=0.5), ops.CenterCrop(size=(30, 28)), ops.HueSaturationValue()), count=2),
+        View(ops=(ops.RandomResizedCrop(size=48, scale=(0.4, 1.0)),)),
+    ),
+)
 TARGET_RECIPES = {recipe.name: recipe for recipe in (CROPPED, BENT, VIEWS, KEEPING, LISTED)}
 
 

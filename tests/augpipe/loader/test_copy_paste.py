@@ -14,6 +14,8 @@ from tests.augpipe.loader.loader_sources import TEXT
 from tests.augpipe.loader.target_sources import (
     BENT,
     CROPPED,
+    MOSAIC,
+    MOSAIC_OF_NINE,
     LabelMapSource,
     ObjectSource,
     label_map_source,
@@ -53,7 +55,9 @@ def source() -> ObjectSource:
     return object_source(70, maps=True)
 
 
-@pytest.mark.parametrize("recipe", [CROPPED, VIEWS, BENT], ids=["cropped", "views", "bent"])
+@pytest.mark.parametrize(
+    "recipe", [CROPPED, VIEWS, BENT, MOSAIC, MOSAIC_OF_NINE], ids=["cropped", "views", "bent", "four", "nine"]
+)
 @pytest.mark.parametrize("options", [{}, {"rank": 1, "world_size": 2, "batch_size": 7}], ids=str)
 def test_objects_of_the_partner_lie_on_the_image(source: ObjectSource, recipe: Recipe, options: Any) -> None:
     plain = unmixed(source, recipe, targets=MASKS)
@@ -65,9 +69,12 @@ def test_objects_of_the_partner_lie_on_the_image(source: ObjectSource, recipe: R
             num["none"] += 1
             continue
         other_image, other = plain[int(row["mixing"]["partner"])][view]
-        is_pasted = pasted_of(target, row["mixing"]["partner"])
-        numbers = target["object_ids"][is_pasted]
-        assert (target["from_sample"][~is_pasted] == row["sample_id"]).all()
+        is_pasted = np.arange(len(target["labels"])) >= len(own["labels"])  # own ones come first, and all stay
+        numbers = np.array([[*other["id"]].index(one) for one in target["id"][is_pasted]], np.int64)
+        for targets, of_sample in ((own, row["sample_id"]), (other, row["mixing"]["partner"])):
+            targets.setdefault("from_sample", np.full(len(targets["labels"]), of_sample))
+        np.testing.assert_array_equal(target["from_sample"][~is_pasted], own["from_sample"])
+        np.testing.assert_array_equal(target["from_sample"][is_pasted], other["from_sample"][numbers])
         union = other["masks"][numbers].any(axis=0)
         np.testing.assert_array_equal(image, np.where(union[:, :, None], other_image, own_image))
         np.testing.assert_array_equal(target["mask"], np.where(union, other["mask"], own["mask"]))

@@ -10,7 +10,15 @@ import pytest
 from augpipe import Batch, Loader, Recipe, Schedule, TargetOptions, View, ops, sampling
 from augpipe.planning.targets.inverse_map import InverseMap
 from tests.augpipe.loader.loader_sources import TEXT
-from tests.augpipe.loader.target_sources import CROPPED, ObjectSource, label_map_source, object_source, targets_by_id
+from tests.augpipe.loader.target_sources import (
+    CROPPED,
+    MOSAIC,
+    MOSAIC_OF_NINE,
+    ObjectSource,
+    label_map_source,
+    object_source,
+    targets_by_id,
+)
 
 CUT = (ops.CutMix(p=0.8),)
 BOTH = (ops.CutMix(p=0.5), ops.MixUp(p=0.4, alpha=8.0))
@@ -94,7 +102,7 @@ def check_objects(target: Any, parts: list[tuple[Any, npt.NDArray[np.bool_], flo
         begin = of_part.stop
         for name in PLAIN_NAMES:
             assert [*target[name][of_part]] == [*part[name]], name
-        assert (target["from_sample"][of_part] == sample_id).all()
+        assert (target["from_sample"][of_part] == part.get("from_sample", sample_id)).all()
         np.testing.assert_allclose(target["mix_weight"][of_part], weight, rtol=1e-6)
         expected = part["masks"] * seen
         np.testing.assert_array_equal(target["masks"][of_part], expected)
@@ -130,7 +138,7 @@ def source() -> ObjectSource:
     return object_source(70)
 
 
-@pytest.mark.parametrize("recipe", [CROPPED, VIEWS], ids=["cropped", "views"])
+@pytest.mark.parametrize("recipe", [CROPPED, VIEWS, MOSAIC, MOSAIC_OF_NINE], ids=["cropped", "views", "four", "nine"])
 @pytest.mark.parametrize("options", [{}, {"batch_size": 64}, {"rank": 1, "world_size": 2, "batch_size": 7}], ids=str)
 def test_objects_are_those_of_both_images(source: ObjectSource, recipe: Recipe, options: Any) -> None:
     plain = unmixed(source, recipe)

@@ -15,6 +15,7 @@ from augpipe.pipeline import host_output, mosaic_stage
 from augpipe.pipeline.mosaic_stage import check_mosaics
 from augpipe.pipeline.mosaic_windows import window_of
 from augpipe.sampling.epoch_order import mosaic_partners
+from augpipe.sampling.epoch_order import partners as mixing_partners
 from tests.augpipe.loader.loader_sources import TEXT, MemorySource, jpegs
 from tests.augpipe.loader.target_sources import ObjectSource, label_map_source, object_source, targets_by_id
 from tests.parity.images import smooth
@@ -45,6 +46,8 @@ VIEWS = Recipe(
 NINE_MOVED = Recipe(mosaic=ops.Mosaic(size=SIZE, num_images=9, centre=(0.3, 0.7)), ops=MOVED.ops)
 NINE_BENT = Recipe(mosaic=ops.Mosaic(size=SIZE, num_images=9, centre=(0.5, 0.5)), ops=BENT.ops)
 NINE_VIEWS = Recipe(mosaic=ops.Mosaic(size=(SIZE, 60), num_images=9, p=0.7), views=VIEWS.views)
+MIXED = MOVED.model_copy(update={"mixing": (ops.CutMix(p=0.5), ops.CopyPaste(p=0.4, object_p=0.8))})
+NINE_MIXED = NINE_VIEWS.model_copy(update={"mixing": (ops.CopyPaste(p=0.5), ops.CutMix(p=0.5))})
 ALL = TargetOptions(drop_empty=False)
 
 
@@ -309,13 +312,15 @@ def everything(batches: Any) -> dict[int, Any]:
         targets = targets_by_id([batch])
         for position, number in enumerate(batch.sample_ids.tolist()):
             pixels = [images[position].tobytes() for images in views]
-            found[number] = pixels, targets[number], batch.plan.rows["mosaic"][position].tobytes()
+            found[number] = pixels, targets[number], batch.plan[position : position + 1].rows.tobytes()
     return found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "recipe", [MOVED, VIEWS, NINE_MOVED, NINE_VIEWS], ids=["moved", "views", "nine-moved", "nine-views"]
+    "recipe",
+    [MOVED, VIEWS, NINE_MOVED, NINE_VIEWS, MIXED, NINE_MIXED],
+    ids=["moved", "views", "nine-moved", "nine-views", "mixed", "nine-mixed"],
 )
 def test_batch_size_ranks_threads_and_resuming_change_nothing(recipe: Recipe) -> None:
     reference = everything(loader_of(recipe))
@@ -336,7 +341,9 @@ def test_batch_size_ranks_threads_and_resuming_change_nothing(recipe: Recipe) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("moved", "canvas"), [(MOVED, CANVAS), (NINE_MOVED, NINE)], ids=["four", "nine"])
+@pytest.mark.parametrize(
+    ("moved", "canvas"), [(MOVED, CANVAS), (NINE_MOVED, NINE), (MIXED, CANVAS)], ids=["four", "nine", "mixed"]
+)
 def test_a_cache_and_sticky_ranks_change_no_bit(moved: Recipe, canvas: Recipe) -> None:
     plain, cached = loader_of(moved), loader_of(moved, cache="host")
     assert [everything(cached) for _ in range(2)] == [everything(plain) for _ in range(2)]
@@ -345,7 +352,7 @@ def test_a_cache_and_sticky_ranks_change_no_bit(moved: Recipe, canvas: Recipe) -
             assert ids[0] % 2 == 1 and np.abs(image.astype(int) - canvas_of(row, ids)[0]).max() <= 1
 
 
-@pytest.mark.parametrize("recipe", [MOVED, NINE_MOVED], ids=["four", "nine"])
+@pytest.mark.parametrize("recipe", [MOVED, NINE_MOVED, MIXED], ids=["four", "nine", "mixed"])
 def test_one_image_is_replayed_and_cut_out(recipe: Recipe) -> None:
     loader = loader_of(recipe)
     batch = next(iter(loader))
@@ -450,6 +457,17 @@ def test_partners_stand_in_the_same_block_of_an_epoch(num_images: int) -> None:
     np.testing.assert_array_equal(mosaic_partners(np.arange(7, 200, 3), 200, num_images), whole[7::3])
 
 
+@pytest.mark.parametrize("num_images", [4, 9])
+def test_mosaics_that_are_mixed_show_different_images(num_images: int) -> None:
+    for num in (2 * num_images, 63, 64, 65, 70, 100, 128, 137):
+        positions = np.arange(num)
+        shown = np.concatenate([positions[:, None], mosaic_partners(positions, num, num_images)], axis=1)
+        partners = mixing_partners(positions, num, num_images)
+        assert sorted(partners) == positions.tolist() and (partners != positions).all()
+        in_blocks = positions < num - num % 64
+        assert not any({*shown[own]} & {*shown[other]} for own, other in enumerate(partners) if in_blocks[own]), num
+
+
 @pytest.mark.parametrize("recipe", [CANVAS, NINE], ids=["four", "nine"])
 @pytest.mark.parametrize("num", [1, 2, 3])
 def test_an_epoch_of_few_samples_repeats_them(num: int, recipe: Recipe) -> None:
@@ -488,14 +506,14 @@ def test_damaged_photographs_are_replaced_and_bring_their_own_objects(recipe: Re
             check_objects(target, row, ids)
             num_replaced += len({5, 31, 14} & {*ids})
     assert num_replaced > 9 and set(loader.skipped) == {3, 4, 30, 13}
-    moved = MOVED if recipe is CANVAS else NINE_MOVED
-    reference = everything(loader_of(moved, damaged, on_error="skip"))
-    assert everything(loader_of(moved, damaged, on_error="skip", batch_size=64, num_threads=1)) == reference
-    assert everything(loader_of(moved, damaged, on_error="skip", batch_size=1)) == reference
+    for moved in (MOVED, MIXED) if recipe is CANVAS else (NINE_MOVED, NINE_MIXED):
+        reference = everything(loader_of(moved, damaged, on_error="skip"))
+        assert everything(loader_of(moved, damaged, on_error="skip", batch_size=64, num_threads=1)) == reference
+        assert everything(loader_of(moved, damaged, on_error="skip", batch_size=1)) == reference
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", [MOVED, NINE_MOVED], ids=["four", "nine"])
+@pytest.mark.parametrize("recipe", [MOVED, NINE_MOVED, MIXED], ids=["four", "nine", "mixed"])
 def test_a_schedule_closes_the_mosaic(recipe: Recipe) -> None:
     plain = Recipe(ops=(ops.Letterbox(size=SIZE), ops.Flip()))
     loader = loader_of(Schedule.of({0: recipe, 1: plain}))
@@ -570,7 +588,6 @@ def test_a_recipe_with_a_mosaic_is_written_saved_and_made_of_another_size(tmp_pa
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"mixing": (ops.CutMix(),)}, "does not mix as well"),
         ({"ops": (ops.CenterCrop(size=40), ops.GaussianBlur())}, "gaussian_blur looks at a pixel's neighbours"),
         ({"ops": (ops.CenterCrop(size=40), ops.ColorJitter(contrast=0.4, about="mean"))}, "color_jitter looks at"),
         ({"ops": (ops.CenterCrop(size=40), ops.OneOf(ops=(ops.Equalize(), ops.Flip()), p=0.01))}, "equalize looks at"),
