@@ -36,35 +36,71 @@ class PlannedSamples:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class BlockMixing:
-    """How the samples of a block are mixed, which are its batches' own and, behind those of each, its guests: samples
-    of other batches that some of its own are mixed with."""
+class BlockSamples:
+    """The samples of some batches, those of each behind those of the one before, and its guests behind its own ones."""
 
-    drawn: Rows
-    """(N,) `planning.mixing.MIX_DRAW`; nothing is drawn for guests."""
-    partner_places: Ints
-    """(N,) where in its batch each sample's partner lies; -1 where it does not, as nothing is mixed then."""
+    ids: Ints
+    """(N,)."""
+    positions: Ints
+    """(N,) by which is drawn what is done to each, where that is drawn by position."""
     starts: Ints
     """(number of batches + 1,): where each batch begins in the block, and the last one ends."""
     num_own: Ints
     """(number of batches,): samples of each batch without its guests."""
 
+    @classmethod
+    def of(cls, ids: Ints, positions: Ints, batch_size: int, num_batches: int) -> "BlockSamples":
+        """Batches without guests, of which the last ones may be cut short or empty."""
+        starts = np.minimum(np.arange(num_batches + 1) * batch_size, len(ids))
+        return cls(ids=ids, positions=positions, starts=starts, num_own=np.diff(starts))
+
+    @property
+    def batches(self) -> Ints:
+        """(N,) the batch that each is of."""
+        return np.repeat(np.arange(len(self.num_own)), np.diff(self.starts))
+
+    def with_guests(self, ids: Ints, positions: Ints, batches: Ints) -> tuple["BlockSamples", Ints]:
+        """The same with (G,) more guests, and (N + G,) which of all samples, the new ones last, now stands where."""
+        of_batch = np.concatenate([self.batches, batches])
+        order = np.argsort(of_batch, kind="stable")
+        samples = BlockSamples(
+            ids=np.concatenate([self.ids, ids])[order],
+            positions=np.concatenate([self.positions, positions])[order],
+            starts=np.searchsorted(of_batch[order], np.arange(len(self.starts))),
+            num_own=self.num_own,
+        )
+        return samples, order
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BlockMixing:
+    """How the samples of a block are mixed: each batch's own with others of its own, or with guests."""
+
+    drawn: Rows
+    """(N,) `planning.mixing.MIX_DRAW`; nothing is drawn for guests."""
+    partner_places: Ints
+    """(N,) where in its batch each sample's partner lies; -1 where it does not, as nothing is mixed then."""
+
+    def arranged(self, order: Ints) -> "BlockMixing":
+        """The same with guests that nothing is drawn for; (N + G,) as `BlockSamples.with_guests` found it."""
+        drawn: Rows = np.zeros(len(order), self.drawn.dtype)
+        places = np.full(len(order), -1)
+        drawn[: len(self.drawn)], places[: len(self.drawn)] = self.drawn, self.partner_places
+        return BlockMixing(drawn=drawn[order], partner_places=places[order])
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BlockMosaic:
-    """Which images of a block stand in one mosaic: its batches' own and, behind those of each, their guests."""
+    """Which images of a block stand in one mosaic: a batch's own one, or one that it is mixed with, and its guests."""
 
     placed: Rows
     """(N,) `planning.mosaic_draws.placed_dtype`, without places."""
     drawn_by: Ints
     """(N,) the sample whose draws each has: that of cell 0."""
     owners: Ints
-    """(N,) which of the block's own images shows it."""
+    """(N,) numbers, the same for all of a mosaic."""
     outputs: Ints
     """(N,) the place in its batch of the image that shows it."""
-    starts: Ints
-    """As of `BlockMixing`, and so is `num_own`."""
-    num_own: Ints
 
 
 class Block:
@@ -80,6 +116,7 @@ class Block:
         positions: Ints | None = None,
         mixing: BlockMixing | None = None,
         mosaic: BlockMosaic | None = None,
+        with_guests: BlockSamples | None = None,
     ) -> None:
         self.epoch = epoch
         self.sample_ids = sample_ids
@@ -89,6 +126,8 @@ class Block:
         """None where nothing is mixed."""
         self.mosaic = mosaic
         """None where no image is a mosaic."""
+        self.with_guests = with_guests
+        """How its samples are shared out; None: in batches of one size, without guests."""
         self.lock = threading.Lock()
         self.sizes: Sizes | None = None
         """(N,) as far as they are known before the samples are read; None where nobody has looked yet."""
@@ -101,9 +140,8 @@ class Block:
         """Its batches, of which the last ones may be cut short or empty."""
         for place in range(num_batches):
             cut, num_own = slice(place * batch_size, (place + 1) * batch_size), None
-            with_guests = self.mixing or self.mosaic
-            if with_guests is not None:
-                cut, num_own = slice(*with_guests.starts[place : place + 2].tolist()), int(with_guests.num_own[place])
+            if (samples := self.with_guests) is not None:
+                cut, num_own = slice(*samples.starts[place : place + 2].tolist()), int(samples.num_own[place])
             yield Request(number=first_number + place, block=self, cut=cut, num_own=num_own)
 
 

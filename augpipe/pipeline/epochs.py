@@ -1,15 +1,15 @@
 """What an epoch holds for a rank: which samples stand where, and how they are cut into batches."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from augpipe.pipeline.blocks import BLOCK_SIZE, Block, Ints, Request
-from augpipe.pipeline.mixing_stage import mixed_block
-from augpipe.pipeline.mosaic_stage import mosaic_block
+from augpipe.pipeline.blocks import BLOCK_SIZE, Block, BlockSamples, Ints, Request
+from augpipe.pipeline.mixing_stage import with_partners
+from augpipe.pipeline.mosaic_stage import with_guests
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.schedule import Schedule
 from augpipe.sampling import Sampling, epoch_order
@@ -147,20 +147,16 @@ class Epochs:
         positions = epoch_order.rank_positions(first, self.num_samples, num_positions, self.rank, self.world_size)
         if not recipe.mixes_samples:
             return Block(epoch, ids_at(positions), positions if is_sampled else None)
-        arrange: Callable[..., Block] = partial(mixed_block, world_size=self.world_size)
+        samples = BlockSamples.of(ids_at(positions), positions, self.batch_size, num_batches)
+        known: dict[str, Any] = {"num_positions": self.num_samples, "ids_at": ids_at, "is_sampled": is_sampled}
+        mixing = mosaic = None
+        if recipe.mixing:
+            known_of_ranks = {"batch_size": self.batch_size, "world_size": self.world_size, **known}
+            samples, mixing = with_partners(recipe, seed, epoch, samples, **known_of_ranks)
         if recipe.mosaic is not None:
-            arrange = mosaic_block
-        return arrange(
-            recipe,
-            seed,
-            epoch,
-            positions,
-            num_positions=self.num_samples,
-            num_batches=num_batches,
-            batch_size=self.batch_size,
-            ids_at=ids_at,
-            is_sampled=is_sampled,
-        )
+            samples, mosaic, order = with_guests(recipe, seed, epoch, samples, **known)
+            mixing = mixing and mixing.arranged(order)
+        return Block(epoch, samples.ids, samples.positions if is_sampled else None, mixing, mosaic, samples)
 
     def sample_ids(self, seed: int, epoch: int, positions: Ints) -> Ints:
         """Which samples stand at positions of an epoch, of this rank or another one."""

@@ -17,7 +17,7 @@ from augpipe.native.cpu_render import Scratch, mix, paste, render
 from augpipe.native.functions import Functions
 from augpipe.pipeline.decode_stage import Decoder
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
-from augpipe.pipeline.mosaic_stage import are_hidden, put_together, seen
+from augpipe.pipeline.mosaic_stage import are_hidden, outputs_of, put_together, seen
 from augpipe.pipeline.mosaic_windows import fill_around, render_window, window_of
 from augpipe.planning.output_format import import_torch
 from augpipe.sources.protocol import Labels, Pixels
@@ -45,9 +45,10 @@ class HostOutput:
     def begin(self, batch: BatchInProgress) -> None:
         """Give a planned batch its memory."""
         # guests are as many as come: room for the most of them is found again, and what is not touched costs nothing
-        mosaic = self._settings.recipe.mosaic
-        most = 1 if batch.num_own == len(batch.items) else 2 if mosaic is None else mosaic.num_images
-        num = most * batch.num_own
+        recipe, has_guests = self._settings.recipe, batch.num_own < len(batch.items)
+        mosaic = recipe.mosaic
+        most = (2 if recipe.mixing else 1) * (1 if mosaic is None else mosaic.num_images)
+        num = (most if has_guests else 1) * batch.num_own
         batch.windows = [] if mosaic is None else [[None] * len(batch.items) for _ in batch.sizes]
         if mosaic is not None and not self._settings.skips_bad:  # of what replaces a damaged one, something may be seen
             batch.hidden = are_hidden(batch)
@@ -192,7 +193,7 @@ class HostOutput:
         batch.windows[view][position] = None
         if window is None or window == (0, 0, width, height):
             render([image], table, out, (height, width), form, scratch)
-        elif position >= batch.num_own:
+        elif outputs_of(batch)[position] != position:
             render_window(image, table, window, (height, width), out, form, scratch)
             batch.windows[view][position] = window
         else:

@@ -29,7 +29,8 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True)
 class ShownImages:
-    """The R images that the outputs of a view show, output by output: of one that is mixed, first its own image."""
+    """The R images that the outputs of a view show, output by output: of one that is mixed, first its own image, and of
+    a mosaic each in turn."""
 
     output: Ints
     """(R,) the place of the output in the batch."""
@@ -37,6 +38,8 @@ class ShownImages:
     """(R,) the place of the image in the batch."""
     weights: Floats
     """(R,) of the image in the output's pixels, where it is shown."""
+    is_partner: Bools
+    """(R,) whether it is what the output's own image is mixed with, or a part of that."""
     mixes: bool = False
     """Whether an output may show several images."""
     windows: Floats | None = None
@@ -68,7 +71,7 @@ class ShownImages:
         """
         own = np.arange(num)
         if partner_places is None:
-            return cls(output=own, image=own, weights=np.ones(num))
+            return cls(output=own, image=own, weights=np.ones(num), is_partner=np.zeros(num, np.bool_))
         mixed = rows["mixing"][:num]
         other = np.flatnonzero(mixed["kind"] > 0)
         output = np.concatenate([own, other])
@@ -86,22 +89,40 @@ class ShownImages:
             image=image,
             mixes=True,
             weights=np.where(is_blended, np.where(is_other, 1.0 - weights, weights), 1.0),
+            is_partner=is_other,
             windows=np.where((cuts & is_other)[:, None], region, frames[output].astype(np.float64)),
             holes=np.where((cuts & ~is_other)[:, None], region, 0.0),
-            only={
-                row: pasted[output[row]].numbers for row in np.flatnonzero(is_other).tolist() if output[row] in pasted
-            },
             covers={place: found.mask for place, found in pasted.items()},
-        )
+        ).with_objects(pasted)
 
-    @classmethod
-    def of_mosaics(cls, outputs: Ints) -> "ShownImages":
-        """What is shown where (B,) images of a batch are put together in the outputs at these places, own ones first.
+    def of_mosaics(self, outputs: Ints) -> "ShownImages":
+        """The same where (B,) images of a batch are put together in those at these places.
 
         None lies in another one's place, so that each is shown wherever its own plan shows it.
         """
-        image = np.argsort(outputs, kind="stable")
-        return cls(output=outputs[image], image=image, weights=np.ones(len(image)), mixes=True)
+        images = np.argsort(outputs, kind="stable")
+        counts = np.bincount(outputs, minlength=len(outputs))
+        first = np.cumsum(counts) - counts
+        which = np.repeat(np.arange(len(self.image)), counts[self.image])
+        begin = np.cumsum(counts[self.image]) - counts[self.image]
+        nth = np.arange(len(which)) - begin[which]
+        return replace(
+            self,
+            output=self.output[which],
+            image=images[first[self.image[which]] + nth],
+            weights=self.weights[which],
+            is_partner=self.is_partner[which],
+            mixes=True,
+            windows=None if self.windows is None else self.windows[which],
+            holes=None if self.holes is None else self.holes[which],
+        )
+
+    def with_objects(self, pasted: "Mapping[int, PastedObjects]") -> "ShownImages":
+        """The same, of partners only the objects that are pasted: (place of an output -> these)."""
+        nothing = np.zeros(0, np.int64)
+        rows = [row for row in np.flatnonzero(self.is_partner).tolist() if self.output[row] in pasted]
+        only = {row: pasted[self.output[row]].numbers.get(self.image[row], nothing) for row in rows}
+        return replace(self, only=only)
 
 
 def view_targets(
@@ -135,7 +156,7 @@ def view_targets(
     inverse = InverseMap(rows[shown.image], shown.windows, shown.holes)
     drops_empty = options.drop_empty is not False
     mapped = map_objects(inverse, known, options, drops_empty=drops_empty)
-    own = np.flatnonzero(output == image).tolist() if shown.covers else []
+    own = np.flatnonzero(~shown.is_partner[which]).tolist() if shown.covers else []
     covers = {number: cover for number in own if (cover := shown.covers.get(output[number])) is not None}
     mapped = covered_objects(mapped, covers, options, drops_empty=drops_empty)
     stays, samples = mapped.stays, rows["sample_id"]
@@ -180,11 +201,14 @@ def known_objects(objects: Targets, rows: Rows, image: Ints, which: Ints, option
 
 
 def pasted(label_maps: LabelMap, shown: ShownImages) -> LabelMap:
-    """(B, H, W, ..) label maps, those of mixed outputs with their partners' where these are pasted; in place."""
+    """(B, H, W, ..) label maps, those of mixed outputs with their partners' where these are pasted; in place.
+
+    `shown` knows no mosaics: the label maps are put together.
+    """
     if shown.windows is None:
         return label_maps
     pieces = []
-    for nth in np.flatnonzero(shown.image != shown.output):
+    for nth in np.flatnonzero(shown.is_partner):
         left, top, right, bottom = shown.windows[nth].astype(np.int64)
         place: Any = shown.covers.get(shown.output[nth], np.s_[top:bottom, left:right])
         pieces.append((shown.output[nth], place, label_maps[shown.image[nth]][place].copy()))

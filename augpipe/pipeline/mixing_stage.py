@@ -10,28 +10,27 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from augpipe.mixed_labels import mix_labels
-from augpipe.pipeline.blocks import Block, BlockMixing, Ints
+from augpipe.pipeline.blocks import BlockMixing, BlockSamples, Ints
 from augpipe.pipeline.items import BatchInProgress, Item
-from augpipe.planning.mixing_draws import MIX_DRAW, draw_mixing, mix_jobs, write_mixing
+from augpipe.planning.mixing_draws import draw_mixing, mix_jobs, write_mixing
 from augpipe.recipes.recipe import Recipe
 from augpipe.sampling import epoch_order
 from augpipe.sources.protocol import Source, columns_of, labels_of
 
 
-def mixed_block(
+def with_partners(
     recipe: Recipe,
     seed: int,
     epoch: int,
-    positions: Ints,
+    samples: BlockSamples,
     *,
     num_positions: int,
-    num_batches: int,
     batch_size: int,
     world_size: int,
     ids_at: Callable[[Ints], Ints],
     is_sampled: bool,
-) -> Block:
-    """A block of batches with their guests.
+) -> tuple[BlockSamples, BlockMixing]:
+    """The samples of a block with those that its own are mixed with, and how.
 
     What is drawn is that of the sample that was asked for, also where another one stands in its place: so which guests
     there are is known before anything is read.
@@ -39,44 +38,31 @@ def mixed_block(
     Args:
         recipe: one that mixes.
         seed, epoch: the loader's.
-        positions: (N,) in the epoch, `world_size` apart.
+        samples: without guests, `world_size` apart in the epoch.
         num_positions: in the whole epoch.
-        num_batches: of the block; the last ones may be cut short or empty.
         batch_size: samples of a batch, without guests.
         world_size: ranks.
         ids_at: (n,) positions, of any rank -> (n,) sample ids.
         is_sampled: whether draws are by position.
     """
-    num, ids = len(positions), ids_at(positions)
-    partners = epoch_order.partners(positions, num_positions)
-    drawn = draw_mixing(recipe.mixing, seed, epoch, positions if is_sampled else ids, is_sampled=is_sampled)
+    positions, batches, num = samples.positions, samples.batches, len(samples.positions)
+    shows = 1 if recipe.mosaic is None else recipe.mosaic.num_images
+    partners = epoch_order.partners(positions, num_positions, shows)
+    drawn = draw_mixing(recipe.mixing, seed, epoch, positions if is_sampled else samples.ids, is_sampled=is_sampled)
     drawn["kind"][partners == positions] = 0
-    batches = np.arange(num) // batch_size
     numbers, off = np.divmod(partners - positions[:1], world_size) if num else (partners, partners)
     is_beside = (off == 0) & (numbers >= 0) & (numbers < num) & (numbers // batch_size == batches)
     # a partner that is mixed with a third one is changed meanwhile: it comes once more, as a guest
-    is_beside &= epoch_order.partners(partners, num_positions) == positions
+    is_beside &= epoch_order.partners(partners, num_positions, shows) == positions
     brings = (drawn["kind"] > 0) & ~is_beside
     guests = partners[brings]
-    of_batch = np.concatenate([batches, batches[brings]])
-    arranged = np.argsort(of_batch, kind="stable")
-    starts = np.searchsorted(of_batch[arranged], np.arange(num_batches + 1))
-    places = np.empty(len(arranged), np.int64)
-    places[arranged] = np.arange(len(arranged)) - starts[of_batch[arranged]]
-    partner_places = np.full(len(arranged), -1, np.int64)
-    partner_places[:num][is_beside] = places[numbers[is_beside]]
-    partner_places[:num][brings] = places[num:]
-    all_drawn = np.zeros(len(arranged), MIX_DRAW)
-    all_drawn[:num] = drawn
-    all_positions = np.concatenate([positions, guests])[arranged]
-    mixing = BlockMixing(
-        drawn=all_drawn[arranged],
-        partner_places=partner_places[arranged],
-        starts=starts,
-        num_own=np.bincount(batches, minlength=num_batches),
-    )
-    all_ids = np.concatenate([ids, ids_at(guests)])[arranged]
-    return Block(epoch, all_ids, all_positions if is_sampled else None, mixing)
+    samples, order = samples.with_guests(ids_at(guests), guests, batches[brings])
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order)) - samples.starts[samples.batches]
+    partner_places = np.full(num, -1, np.int64)
+    partner_places[is_beside] = places[numbers[is_beside]]
+    partner_places[brings] = places[num:]
+    return samples, BlockMixing(drawn=drawn, partner_places=partner_places).arranged(order)
 
 
 def plan_mixing(batch: BatchInProgress, items: Sequence[Item]) -> None:

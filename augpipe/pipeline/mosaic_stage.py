@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.pipeline.blocks import Block, BlockMosaic, Ints
+from augpipe.pipeline.blocks import BlockMosaic, BlockSamples, Ints
 from augpipe.pipeline.items import BatchInProgress, Item
 from augpipe.pipeline.planner import Planner
 from augpipe.planning.fields import bent_points
@@ -46,49 +46,43 @@ def check_mosaics(recipes: Sequence[Recipe], *, is_native: bool, has_targets: bo
             )
 
 
-def mosaic_block(
+def with_guests(
     recipe: Recipe,
     seed: int,
     epoch: int,
-    positions: Ints,
+    samples: BlockSamples,
     *,
     num_positions: int,
-    num_batches: int,
-    batch_size: int,
     ids_at: Callable[[Ints], Ints],
     is_sampled: bool,
-) -> Block:
-    """A block of batches with the guests of their mosaics; arguments as of `mixing_stage.mixed_block`."""
+) -> tuple[BlockSamples, BlockMosaic, Ints]:
+    """The samples of a block with the guests of their mosaics, how these stand together, and (N,) which of all samples,
+    the guests last, stands where; arguments as of `mixing_stage.with_partners`.
+    """
     assert recipe.mosaic is not None
-    num, ids, num_guests = len(positions), ids_at(positions), recipe.mosaic.num_images - 1
-    drawn = draw_mosaic(recipe.mosaic, seed, epoch, positions if is_sampled else ids, is_sampled=is_sampled)
-    with_guests = np.flatnonzero(drawn["applied"])
-    guests = epoch_order.mosaic_partners(positions[with_guests], num_positions, recipe.mosaic.num_images)
-    owners = np.concatenate([np.arange(num), np.repeat(with_guests, num_guests)])
-    batches = owners // batch_size
-    arranged = np.argsort(batches, kind="stable")
-    owners, of_batch = owners[arranged], batches[arranged]
-    all_ids = np.concatenate([ids, ids_at(guests.reshape(-1))])[arranged]
-    cells = np.concatenate([np.zeros(num, np.int64), np.tile(np.arange(1, num_guests + 1), len(with_guests))])
-    placed: Rows = drawn[owners]
-    placed["cell"] = cells[arranged]
-    mosaic = BlockMosaic(
-        placed=placed,
-        drawn_by=ids[owners],
-        owners=owners,
-        outputs=owners - of_batch * batch_size,
-        starts=np.searchsorted(of_batch, np.arange(num_batches + 1)),
-        num_own=np.bincount(np.arange(num) // batch_size, minlength=num_batches),
+    num, num_guests = len(samples.ids), recipe.mosaic.num_images - 1
+    drawn_by = samples.positions if is_sampled else samples.ids
+    drawn = draw_mosaic(recipe.mosaic, seed, epoch, drawn_by, is_sampled=is_sampled)
+    brings = np.flatnonzero(drawn["applied"])
+    guests = epoch_order.mosaic_partners(samples.positions[brings], num_positions, recipe.mosaic.num_images)
+    owners = np.concatenate([np.arange(num), np.repeat(brings, num_guests)])
+    arranged, order = samples.with_guests(
+        ids_at(guests.reshape(-1)), samples.positions[owners[num:]], samples.batches[owners[num:]]
     )
-    return Block(epoch, all_ids, positions[owners] if is_sampled else None, mosaic=mosaic)
+    cells = np.concatenate([np.zeros(num, np.int64), np.tile(np.arange(1, num_guests + 1), len(brings))])
+    owners = owners[order]
+    placed: Rows = drawn[owners]
+    placed["cell"] = cells[order]
+    outputs = owners - samples.starts[samples.batches[owners]]
+    mosaic = BlockMosaic(placed=placed, drawn_by=samples.ids[owners], owners=owners, outputs=outputs)
+    return arranged, mosaic, order
 
 
 def name_partners(batch: BatchInProgress, items: Sequence[Item]) -> None:
     """Write into the plan of a batch, whose items stay what they are from now on, which samples stand together."""
-    mosaic, plan = batch.request.block.mosaic, batch.plan
-    assert mosaic is not None and plan is not None
-    outputs = mosaic.outputs[batch.request.cut]
-    for rows in plan.views:
+    assert batch.plan is not None
+    outputs = outputs_of(batch)
+    for rows in batch.plan.views:
         rows["mosaic"]["partners"] = -1
         guests = np.flatnonzero(rows["mosaic"]["cell"] > 0)
         rows["mosaic"]["partners"][outputs[guests], rows["mosaic"]["cell"][guests] - 1] = rows["sample_id"][guests]
@@ -120,25 +114,25 @@ def settle(
 
 
 def is_mosaic(batch: BatchInProgress) -> list[Item]:
-    """The items whose images are put together of several."""
+    """The items whose images are put together of several: the batch's own ones, and those that they are mixed with."""
     assert batch.plan is not None
-    return [item for item in batch.items[: batch.num_own] if batch.plan.rows["mosaic"]["applied"][item.position]]
+    placed = batch.plan.rows["mosaic"]
+    return [batch.items[position] for position in np.flatnonzero(placed["applied"] & (placed["cell"] == 0)).tolist()]
 
 
-def guests_of(batch: BatchInProgress, position: int) -> Ints:
-    """The places in the batch of the other images of a mosaic, in the order of their cells."""
+def outputs_of(batch: BatchInProgress) -> Ints:
+    """(B,) the place in the batch of the image that shows each: its own place, but for guests of mosaics."""
     mosaic = batch.request.block.mosaic
     assert mosaic is not None
-    outputs = mosaic.outputs[batch.request.cut]
-    return batch.num_own + np.flatnonzero(outputs[batch.num_own :] == position)
+    return mosaic.outputs[batch.request.cut]
 
 
 def are_hidden(batch: BatchInProgress) -> Bools:
     """(B,) which images of a planned batch are guests of which no view shows a pixel: wherever lines stay straight."""
-    mosaic, plan = batch.request.block.mosaic, batch.plan
-    assert mosaic is not None and plan is not None
-    owners, guests = mosaic.outputs[batch.request.cut], np.arange(batch.num_own, len(batch.items))
-    found = np.arange(len(batch.items)) >= batch.num_own
+    plan, owners = batch.plan, outputs_of(batch)
+    assert plan is not None
+    found: Bools = owners != np.arange(len(owners))
+    guests = np.flatnonzero(found)
     for rows in plan.views:
         straight = guests[~_bend(rows[owners[guests]])]
         beyond = np.zeros(len(found), np.bool_)
@@ -203,9 +197,10 @@ def put_together(
         windows: where of the outputs the images lie, see `BatchInProgress.windows`; None: all are whole.
     """
     assert batch.plan is not None
-    rows, guests = batch.plan.views[view], guests_of(batch, position)
+    rows = batch.plan.views[view]
+    _, *guests = np.flatnonzero(outputs_of(batch) == position).tolist()  # cell by cell, the image's own one first
     own = np.moveaxis(images[position], 0, 2) if planar else images[position]
-    for guest, (part, is_shown) in zip(guests.tolist(), _shown(rows[[position]], rows[guests]), strict=True):
+    for guest, (part, is_shown) in zip(guests, _shown(rows[[position]], rows[guests]), strict=True):
         of_guest, left, top = images[guest], 0, 0
         if windows is not None and (window := windows[guest]) is not None:
             left, top, right, bottom = window

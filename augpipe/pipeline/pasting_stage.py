@@ -1,6 +1,6 @@
 """The stage that finds which objects of partners are pasted on the images of a batch, and where."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy.typing as npt
 from augpipe.ops.mixing import CopyPaste
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.mapped_objects import ShownImages, known_objects, of_shown
+from augpipe.pipeline.mosaic_stage import outputs_of
 from augpipe.planning.mixing_draws import draw_objects, pastes_objects
 from augpipe.planning.targets.covered import alpha_plane, order_of_outlines
 from augpipe.planning.targets.inverse_map import InverseMap
@@ -23,8 +24,9 @@ Ints = npt.NDArray[np.int64]
 class PastedObjects:
     """What is pasted on one image of a view."""
 
-    numbers: Ints
-    """(K,) the places of the pasted objects among those of the partner."""
+    numbers: Mapping[int, Ints]
+    """Place in the batch of the partner, or of each image of its mosaic -> the places of the pasted objects among that
+    image's."""
     mask: npt.NDArray[np.bool_]
     """(H, W) where they lie."""
     region: tuple[int, int, int, int]
@@ -36,42 +38,68 @@ class PastedObjects:
 def plan_pastes(settings: Settings, batch: BatchInProgress, items: Sequence[Item]) -> None:
     """Find what is pasted on the images of a batch whose mixing is planned, and write it into the plan."""
     assert batch.plan is not None and settings.targets is not None and has_targets(settings.source)
-    plan, mixing, request = batch.plan, batch.request.block.mixing, batch.request
+    plan = batch.plan
     outputs = np.flatnonzero(pastes_objects(plan.recipe.mixing, plan.rows["mixing"]["kind"]))
     batch.pasted = tuple({} for _ in plan.views)
-    if mixing is None or not len(outputs):
+    if not len(outputs):
         return
     batch.objects = objects = batch.objects or targets_of(settings.source, plan.sample_ids)
     assert objects is not None, "the loader has checked it"
-    partners = mixing.partner_places[request.cut][outputs]
-    positions = request.positions
-    by = (request.sample_ids if positions is None else positions)[outputs]
-    uniform = draw_objects(plan.seed, request.epoch, by, int(objects.counts.max()), is_sampled=positions is not None)
-    kinds = [plan.recipe.mixing[kind - 1] for kind in plan.rows["mixing"]["kind"][outputs].tolist()]
-    chosen = {}
-    for row, (mix, partner) in enumerate(zip(kinds, partners.tolist(), strict=True)):
-        assert isinstance(mix, CopyPaste)
-        numbers, places = _outlined(objects, partner)
-        chosen[row] = numbers[uniform[row, places] < mix.object_p]
-    shown = ShownImages(output=outputs, image=partners, weights=np.ones(len(outputs)), mixes=True, only=chosen)
+    shown = _chosen(batch, objects, outputs)
     some, which, _ = of_shown(objects, shown)
-    numbers = np.concatenate([*chosen.values()])
+    output, image = shown.output[which], shown.image[which]
+    numbers = np.concatenate([*shown.only.values()])
     for view, (rows, size) in enumerate(zip(plan.views, batch.sizes, strict=True)):
-        known = known_objects(some, rows, partners[which], which, settings.targets)
-        mapped = map_objects(InverseMap(rows[partners]), known, settings.targets, drops_empty=True)
+        known = known_objects(some, rows, image, which, settings.targets)
+        mapped = map_objects(InverseMap(rows[shown.image]), known, settings.targets, drops_empty=True)
         assert mapped.polygons is not None
-        for row, (mix, output) in enumerate(zip(kinds, outputs.tolist(), strict=True)):
-            own = np.flatnonzero((which == row) & mapped.stays)
+        for place in outputs.tolist():
+            own = np.flatnonzero((output == place) & mapped.stays)
             masks = filled_rings([mapped.polygons[number] for number in own], size)
-            is_there = masks.any(axis=(1, 2))
+            own = own[masks.any(axis=(1, 2))]
             mask: npt.NDArray[np.bool_] = np.any(masks, axis=0)
+            mixed = rows["mixing"][place : place + 1]
+            mix = plan.recipe.mixing[mixed["kind"][0] - 1]
+            assert isinstance(mix, CopyPaste)
             region, alpha = alpha_plane(mask, mix.blur_px)
-            batch.pasted[view][output] = PastedObjects(
-                numbers=numbers[own[is_there]], mask=mask, region=region, alpha=alpha
+            batch.pasted[view][place] = PastedObjects(
+                numbers={of: numbers[own[image[own] == of]] for of in np.unique(image[own]).tolist()},
+                mask=mask,
+                region=region,
+                alpha=alpha,
             )
-            mixed = rows["mixing"][output : output + 1]
             mixed["region"] = region
             mixed["weight"] = 1.0 - float(alpha.sum(dtype=np.float64)) / mask.size
+
+
+def _chosen(batch: BatchInProgress, objects: Targets, outputs: Ints) -> ShownImages:
+    """The partners of outputs, or each image of theirs that are mosaics, with the objects that are drawn from these."""
+    plan, request, mixing = batch.plan, batch.request, batch.request.block.mixing
+    assert plan is not None and mixing is not None
+    partners = mixing.partner_places[request.cut][outputs]
+    put_in = outputs_of(batch) if request.block.mosaic is not None else np.arange(len(plan))
+    images = [np.flatnonzero(put_in == partner) for partner in partners]
+    most = max(int(objects.counts[of_partner].sum()) for of_partner in images)
+    positions = request.positions
+    by = (request.sample_ids if positions is None else positions)[outputs]
+    uniform = draw_objects(plan.seed, request.epoch, by, most, is_sampled=positions is not None)
+    only: list[Ints] = []
+    for drawn, output, of_partner in zip(uniform, outputs, images, strict=True):
+        mix = plan.recipe.mixing[plan.rows["mixing"]["kind"][output] - 1]
+        assert isinstance(mix, CopyPaste)
+        for image in of_partner.tolist():
+            numbers, places = _outlined(objects, image)
+            only.append(numbers[drawn[places] < mix.object_p])
+            drawn = drawn[len(numbers) :]
+    num = len(only)
+    return ShownImages(
+        output=np.repeat(outputs, [len(of_partner) for of_partner in images]),
+        image=np.concatenate(images),
+        weights=np.ones(num),
+        is_partner=np.ones(num, np.bool_),
+        mixes=True,
+        only=dict(enumerate(only)),
+    )
 
 
 def _outlined(objects: Targets, image: int) -> tuple[Ints, Ints]:

@@ -20,11 +20,12 @@ def plan_dtype(
 ) -> np.dtype[np.void]:
     """The record of a recipe's view: PLAN_FIELDS, what bends it, what its ops draw, and its colours' program; of a view
     of several passes, each with its frame, those of the last one and, as `earlier`, of the others."""
-    mixing = [("mixing", MIXED)] if mixes else [("mosaic", placed_dtype(mosaic))] if mosaic is not None else []
+    mixing = [("mixing", MIXED)] if mixes else []
+    placed = [] if mosaic is None else [("mosaic", placed_dtype(mosaic))]
     *before, last = frames
     drawn = ("drawn", view.drawn_dtype)
     earlier = [(EARLIER, earlier_dtype([np.dtype(_of_frame(frame)) for frame in before]))] if before else []
-    return np.dtype([*_of_frame(last, drawn), *mixing, *earlier])
+    return np.dtype([*_of_frame(last, drawn), *mixing, *placed, *earlier])
 
 
 def _of_frame(frame: Frame, *drawn: tuple[Any, ...]) -> list[tuple[Any, ...]]:

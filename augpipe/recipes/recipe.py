@@ -150,8 +150,6 @@ class Recipe(TomlFile):
         if self.mosaic is None:
             return self
         own = seen_beyond("constant", self.mosaic.fill)
-        if self.mixing:
-            raise ValueError("a recipe with a mosaic does not mix as well. Leave mixing out, or the mosaic.")
         if self.keeping:
             raise ValueError("keep_objects looks at one image, and a mosaic shows several. Leave one of them out.")
         for view in self.all_views:

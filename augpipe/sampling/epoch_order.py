@@ -18,6 +18,9 @@ STICKY_STREAM = zlib.crc32(b"augpipe.order.sticky")
 PARTNER_BLOCK = 64
 """Positions that find their partners for mixing among themselves."""
 
+MIXING_PARTNERS = {1: 32, 4: 8, 9: 2}
+"""By which bit the partner of a position in mixing differs from it, by the images that each shows."""
+
 MOSAIC_PARTNERS = np.array([32, 16, 48, 8, 40, 24, 56, 4])
 """By which bits the partners of a position in a mosaic differ from it."""
 
@@ -63,19 +66,18 @@ def rank_positions(first: int, num_samples: int, batch_size: int, rank: int, wor
     return np.arange(first + rank, last, world_size, dtype=np.int64)
 
 
-def partners(positions: Int, num_positions: int) -> Int:
+def partners(positions: Int, num_positions: int, num_images: int = 1) -> Int:
     """The positions whose samples are mixed with those at these: another one each, and each for one alone.
 
     Within whole blocks of 64 that is the position XOR 32, so that two are each other's partner, on the same rank and in
-    the same batch for the usual sizes of both. What is left, or with one position left the last block too, is a circle
-    in which the partner lies half around. In an epoch of one position that is its own partner.
+    the same batch for the usual sizes of both; where mosaics of `num_images` are mixed it is the position XOR 8, or of
+    nine images XOR 2, as those two show no image in common. What is left, or with too few positions left the last block
+    too, is a circle in which the partner lies half around. In an epoch of one position that is its own partner.
     """
-    num_left = num_positions % PARTNER_BLOCK
-    if num_left == 1 and num_positions > 1:
-        num_left += PARTNER_BLOCK
+    num_left = _num_left(num_positions, num_images)
     start = num_positions - num_left
     around = start + (positions - start + max(1, num_left // 2)) % max(1, num_left)
-    return np.where(positions < start, positions ^ (PARTNER_BLOCK // 2), around)
+    return np.where(positions < start, positions ^ MIXING_PARTNERS[num_images], around)
 
 
 def mosaic_partners(positions: Int, num_positions: int, num_images: int) -> Int:
@@ -84,12 +86,17 @@ def mosaic_partners(positions: Int, num_positions: int, num_images: int) -> Int:
     Within whole blocks of 64 they are the positions XOR 32, 16 and 48, and of nine images XOR 8, 40, 24, 56 and 4, too;
     else the next ones of a circle of what is left.
     """
-    num_left = num_positions % PARTNER_BLOCK
-    if num_left < num_images and num_positions > PARTNER_BLOCK:
-        num_left += PARTNER_BLOCK
+    num_left = _num_left(num_positions, num_images)
     start = num_positions - num_left
     around = start + (positions[:, None] - start + np.arange(1, num_images)) % max(1, num_left)
     return np.where(positions[:, None] < start, positions[:, None] ^ MOSAIC_PARTNERS[: num_images - 1], around)
+
+
+def _num_left(num_positions: int, num_images: int) -> int:
+    """Positions behind the whole blocks, and those of the last block too where they are too few for partners."""
+    num_left = num_positions % PARTNER_BLOCK
+    are_few = num_left < num_images if num_images > 1 else num_left == 1
+    return num_left + PARTNER_BLOCK if are_few and num_positions > PARTNER_BLOCK else num_left
 
 
 def sample_ids(positions: Int, num_samples: int, seed: int, epoch: int, shuffle: bool) -> Int:

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from augpipe import Recipe, ops
-from augpipe.pipeline.mixing_stage import mixed_block
+from augpipe.pipeline.blocks import Block, BlockSamples
+from augpipe.pipeline.mixing_stage import with_partners
 from augpipe.sampling import epoch_order
 
 MIXED = Recipe(ops=(ops.CenterCrop(size=8),), mixing=(ops.MixUp(p=0.3), ops.CutMix(p=0.4)))
@@ -40,20 +41,19 @@ def test_every_batch_holds_the_partners_that_it_needs(
     def ids_at(wanted: np.ndarray) -> np.ndarray:
         return 1000 + 3 * wanted
 
-    block = mixed_block(
+    samples, mixing = with_partners(
         MIXED,
         7,
         2,
-        positions,
+        BlockSamples.of(ids_at(positions), positions, batch_size, num_batches),
         num_positions=num,
-        num_batches=num_batches,
         batch_size=batch_size,
         world_size=world_size,
         ids_at=ids_at,
         is_sampled=is_sampled,
     )
-    mixing = block.mixing
-    assert mixing is not None and mixing.starts[-1] == len(block.sample_ids)
+    block = Block(2, samples.ids, samples.positions if is_sampled else None, mixing, with_guests=samples)
+    assert samples.starts[-1] == len(block.sample_ids)
     seen: list[int] = []
     for request in block.requests(0, num_batches, batch_size):
         ids, drawn = request.sample_ids, mixing.drawn[request.cut]
@@ -77,6 +77,7 @@ def test_the_usual_sizes_need_no_guests(world_size: int, batch_size: int) -> Non
     num = 2 * batch_size * world_size
     for rank in (0, world_size - 1):
         positions = epoch_order.rank_positions(0, num, 2 * batch_size, rank, world_size)
-        options = {"num_positions": num, "num_batches": 2, "batch_size": batch_size, "world_size": world_size}
-        block = mixed_block(MIXED, 1, 0, positions, **options, ids_at=lambda ids: ids, is_sampled=False)
-        assert len(block.sample_ids) == len(positions)
+        options = {"num_positions": num, "batch_size": batch_size, "world_size": world_size}
+        own = BlockSamples.of(positions, positions, batch_size, 2)
+        samples, _ = with_partners(MIXED, 1, 0, own, **options, ids_at=lambda ids: ids, is_sampled=False)
+        assert len(samples.ids) == len(positions)

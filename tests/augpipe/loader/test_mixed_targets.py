@@ -119,8 +119,9 @@ def check_objects(target: Any, parts: list[tuple[Any, npt.NDArray[np.bool_], flo
             assert (box[:2] >= whole[:2] - 1e-3).all() and (box[2:] <= whole[2:] + 1e-3).all()
             if (mask != part["masks"][number]).any():
                 num_cut += 1
-            else:
-                assert np.abs(box - whole).max() < 1.01
+            else:  # at most a sliver between the centres of pixels is cut off
+                lost = part["area"][number] - target["area"][of_part][number]
+                assert -1e-3 < lost < 1.5 and (lost > 0.05 or np.abs(box - whole).max() < 1.01)
         known = part["keypoints"]
         points = target["keypoints"][of_part]
         np.testing.assert_array_equal(points[:, :, :2], known[:, :, :2])
@@ -232,7 +233,7 @@ def test_what_is_covered_is_dropped_by_the_options_and_named(source: ObjectSourc
 @pytest.mark.slow
 def test_label_maps_are_pasted() -> None:
     for source in (label_map_source(70), object_source(70, maps=True)):
-        for recipe in (CROPPED, VIEWS):
+        for recipe in (CROPPED, VIEWS, MOSAIC, MOSAIC_OF_NINE):
             plain = unmixed(source, recipe, targets="list")
             num = 0
             for batch in loader_of(source, mixed(recipe, CUT), batch_size=9, targets="list"):

@@ -1,5 +1,6 @@
 """Mosaics of four and nine against canvases that are pasted by hand, and what they must not depend on."""
 
+import itertools
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -47,6 +48,7 @@ NINE_MOVED = Recipe(mosaic=ops.Mosaic(size=SIZE, num_images=9, centre=(0.3, 0.7)
 NINE_BENT = Recipe(mosaic=ops.Mosaic(size=SIZE, num_images=9, centre=(0.5, 0.5)), ops=BENT.ops)
 NINE_VIEWS = Recipe(mosaic=ops.Mosaic(size=(SIZE, 60), num_images=9, p=0.7), views=VIEWS.views)
 MIXED = MOVED.model_copy(update={"mixing": (ops.CutMix(p=0.5), ops.CopyPaste(p=0.4, object_p=0.8))})
+CUT = MOVED.model_copy(update={"mixing": (ops.CutMix(),)})
 NINE_MIXED = NINE_VIEWS.model_copy(update={"mixing": (ops.CopyPaste(p=0.5), ops.CutMix(p=0.5))})
 ALL = TargetOptions(drop_empty=False)
 
@@ -513,6 +515,35 @@ def test_damaged_photographs_are_replaced_and_bring_their_own_objects(recipe: Re
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"sampler": sampling.Repeated(times=2)}, {"shuffle": "sticky"}], ids=str)
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_mosaics_are_mixed_as_they_are_without_mixing(is_damaged: bool, options: Any) -> None:
+    contents = [*source().contents]
+    for number in (3, 4, 30) if is_damaged else ():
+        contents[number] = TEXT
+    objects = ObjectSource(contents, source().objects, source().maps)
+    given = {"on_error": "skip", **options}
+    finished = [image for batch in loader_of(MOVED, objects, **given) for image in batch.images]
+    partners, place, kinds = mixing_partners(np.arange(len(finished)), len(finished), 4), 0, {0: 0, 1: 0, 2: 0}
+    for batch in loader_of(MIXED, objects, **given, batch_size=11):
+        for image, row in zip(batch.images, batch.plan.rows["mixing"], strict=True):
+            own, other = finished[place], finished[partners[place]]
+            left, top, right, bottom = row["region"]
+            expected = own.copy()
+            part = np.s_[top:bottom, left:right]
+            if row["kind"] == 1:
+                expected[part] = other[part]
+            elif row["kind"] == 2:
+                is_either = (image[part] == own[part]).all(axis=2) | (image[part] == other[part]).all(axis=2)
+                assert is_either.all()
+                expected[part] = image[part]
+            np.testing.assert_array_equal(image, expected)
+            kinds[int(row["kind"])] += 1
+            place += 1
+    assert place == len(finished) and min(kinds.values()) > 3
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", [MOVED, NINE_MOVED, MIXED], ids=["four", "nine", "mixed"])
 def test_a_schedule_closes_the_mosaic(recipe: Recipe) -> None:
     plain = Recipe(ops=(ops.Letterbox(size=SIZE), ops.Flip()))
@@ -533,7 +564,9 @@ def test_label_maps_alone_are_pasted(recipe: Recipe) -> None:
             assert_shows(target, row, ids)
 
 
-@pytest.mark.parametrize("recipe", [MOVED, NINE_MOVED, BENT, VIEWS], ids=["four", "nine", "bent", "views"])
+@pytest.mark.parametrize(
+    "recipe", [MOVED, NINE_MOVED, BENT, VIEWS, CUT], ids=["four", "nine", "bent", "views", "mixed"]
+)
 def test_points_lead_to_the_image_of_the_sample_itself(recipe: Recipe) -> None:
     """To the pixel that label maps of numbered pixels show there; nowhere, where these are another image's."""
     maps = label_map_source(NUM)
@@ -543,7 +576,8 @@ def test_points_lead_to_the_image_of_the_sample_itself(recipe: Recipe) -> None:
         for number, each in enumerate(source().maps)
     ]
     num_own = num_other = 0
-    for batch in loader_of(recipe, maps, targets="list"):
+    # of more samples, the last mosaics and those that they are mixed with show some in common
+    for batch in itertools.islice(loader_of(recipe, maps, batch_size=8, targets="list"), 8):
         for view in range(len(batch.plan.views)):
             labels = batch.targets[view] if isinstance(batch.targets, tuple) else batch.targets
             for position, shown in enumerate(labels):
