@@ -15,6 +15,8 @@ from tests.augpipe.augment_call.tv_stand_ins import Format, installed, made
 
 FLIP = Recipe(ops=(ops.Flip(p=1.0),))
 CROP = Recipe(ops=(ops.CenterCrop(size=(60, 80)),))
+TURNED = Recipe(ops=(ops.Rotate(max_deg=(30, 30), step=None),), border="constant")
+SLANTED = Recipe(ops=(ops.Rotate(max_deg=(20, 20), step=None), ops.Stretch(horizontal=(1.3, 1.3)), ops.Flip(p=1.0)))
 HEIGHT, WIDTH = 100, 160
 COS, SIN = np.cos(np.deg2rad(30.0)), np.sin(np.deg2rad(30.0))
 IMAGE = np.random.default_rng(0).integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
@@ -82,7 +84,7 @@ def some_masks(boxes: list[list[float]]) -> npt.NDArray[np.uint8]:
     return masks
 
 
-@pytest.mark.parametrize("boxes", ["tight", "corners"])
+@pytest.mark.parametrize("boxes", ["tight", "corners", "ellipse"])
 def test_masks_with_labels_are_objects_without_boxes(boxes: Any) -> None:
     masks = some_masks([[5, 5, 10, 10], BOX, [60, 40, 70, 45]])
     options = TargetOptions(min_area=60, boxes=boxes)
@@ -232,6 +234,25 @@ def test_boxes_of_what_is_known_best() -> None:
     by_mask = augmented(recipe, masks=masks, **whole)
     rows, columns = np.nonzero(by_mask["masks"][0])
     assert by_mask["bboxes"][0].tolist() == [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+
+
+@pytest.mark.parametrize("recipe", [TURNED, SLANTED], ids=["turned", "slanted"])
+def test_boxes_of_ellipses_are_those_around_the_mapped_ellipse(recipe: Recipe) -> None:
+    """Of an affine map a that is at a distance of sqrt((a_x w / 2)^2 + (a_y h / 2)^2) from the mapped centre."""
+    boxes = np.array([[40.0, 30.0, 120.0, 60.0], [70.0, 20.0, 90.0, 90.0], [60.0, 40.0, 60.0, 50.0]])
+    options = TargetOptions(boxes="ellipse", drop_empty=False)
+    found = augmented(recipe, options, bboxes=boxes, bbox_format="pascal_voc")["bboxes"]
+    points = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    origin, right, below = plan(recipe, [0], sizes=[(HEIGHT, WIDTH)]).to_source(points)
+    matrix = np.linalg.inv(np.stack([right - origin, below - origin], axis=1))
+    middle = (0.5 * (boxes[:, :2] + boxes[:, 2:]) - origin) @ matrix.T
+    half = np.sqrt((0.5 * (boxes[:, 2:] - boxes[:, :2])) ** 2 @ (matrix**2).T)
+    expected = np.concatenate([middle - half, middle + half], axis=1)
+    assert not (expected[:2, 2:] > (WIDTH, HEIGHT)).all()
+    np.testing.assert_allclose(found[:2], np.clip(expected, 0, [WIDTH, HEIGHT] * 2)[:2], atol=0.01)
+    assert (np.asarray(found[2]) == 0.0).all()
+    corners = augmented(recipe, TargetOptions(boxes="corners"), bboxes=boxes[:2], bbox_format="pascal_voc")["bboxes"]
+    assert (np.asarray(corners)[:, 2:] - np.asarray(corners)[:, :2] > found[:2, 2:] - found[:2, :2]).any()
 
 
 def test_polygons_as_coco_writes_them_are_those_of_points() -> None:
