@@ -1,4 +1,5 @@
-"""Boxes of COCO's objects through torchvision's and albumentations' transforms, next to those of `boxes="corners"`.
+"""Boxes of COCO's objects through torchvision's and albumentations' transforms, next to those of `boxes="corners"`, or
+of `"ellipse"` where theirs are.
 
 Every number of a transform is the same on both sides: it is fixed, or else drawn here and handed to theirs. Of boxes
 that are not wholly outside, a difference is how far the farthest of the four edges lies from theirs, in pixels.
@@ -28,6 +29,7 @@ Boxes = npt.NDArray[np.float64]
 Theirs = Callable[[Boxes, tuple[int, int], Plan], Any]
 """(N, 4) boxes of an image of a height and width, through what the plan of it says."""
 CORNERS = TargetOptions(boxes="corners", drop_empty=False, clip=True)
+ELLIPSES = TargetOptions(boxes="ellipse", drop_empty=False, clip=True)
 PERSPECTIVE = Recipe(ops=(ops.Perspective(distortion=0.5, p=1.0),))
 CROP = Recipe(ops=(ops.RandomResizedCrop(size=320),))
 
@@ -101,6 +103,7 @@ def albumentations_cases() -> dict[str, tuple[Recipe, Theirs]]:
         "flips": fixed(a.HorizontalFlip(p=1), a.VerticalFlip(p=1)),
         "rotation by 20 degrees": fixed(a.Rotate((20, 20), p=1)),
         "affine map": fixed(a.Affine(scale=(1.3, 1.3), rotate=(15, 15), shear={"x": (12, 12), "y": (-8, -8)}, p=1)),
+        "ellipses turned by 20 degrees": fixed(a.Rotate((20, 20), rotate_method="ellipse", p=1)),
         "perspectives of 0.5": (PERSPECTIVE, perspective),
         "crops, resized": (CROP, crop),
         "centre crop of 300": fixed(a.CenterCrop(300, 300, p=1)),
@@ -123,13 +126,13 @@ def region(drawn: Plan) -> list[int]:
     return [round(float(each)) for each in (left, top, right - left, bottom - top)]
 
 
-def compared(recipe: Recipe, theirs: Theirs, source: CocoSource) -> dict[str, float]:
+def compared(recipe: Recipe, theirs: Theirs, source: CocoSource, options: TargetOptions) -> dict[str, float]:
     augment, apart = Augment(recipe), []
     for sample_id in range(len(source)):
         boxes, size = source.targets_of(np.array([sample_id])).boxes, source.turned(sample_id)[1]
         drawn = plan(recipe, [sample_id], sizes=[size])
         image = np.zeros((*size, 3), np.uint8)
-        found = augment(image=image, bboxes=boxes, bbox_format="pascal_voc", targets=CORNERS, plan=drawn)["bboxes"]
+        found = augment(image=image, bboxes=boxes, bbox_format="pascal_voc", targets=options, plan=drawn)["bboxes"]
         expected = np.asarray(theirs(boxes, size, drawn), np.float64).reshape(-1, 4)
         is_shown = box_areas(expected) > 0.0
         apart += np.abs(found - expected)[is_shown].max(axis=1).tolist()
@@ -152,9 +155,10 @@ def main() -> None:
             if find_spec(library) is None:
                 continue
             for name, (recipe, theirs) in cases().items():
-                found.setdefault(library, {})[name] = compared(recipe, theirs, source)
+                options = ELLIPSES if name.startswith("ellipses") else CORNERS
+                found.setdefault(library, {})[name] = compared(recipe, theirs, source, options)
                 print(f"  {library:16}{name:26}{found[library][name]}", flush=True)
-    what = 'boxes of 80 photographs of COCO: ours with boxes="corners", next to theirs'
+    what = 'boxes of 80 photographs of COCO: ours with boxes="corners" or "ellipse", next to theirs'
     bench.keep("parity_boxes", {"what": what, "libraries": found})
 
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from augpipe.planning.targets.inverse_map import HIGH, LOW, InverseMap
 from augpipe.planning.targets.polygons import map_rings, mapped, shares_of
-from augpipe.planning.targets.rings import bounds_of_all, boxes_as_rings, within
+from augpipe.planning.targets.rings import Rings, bounds_of_all, boxes_as_rings, ellipses_as_rings, within
 
 Float = npt.NDArray[np.float64]
 Int = npt.NDArray[np.int64]
@@ -15,6 +15,8 @@ Int = npt.NDArray[np.int64]
 OUTLINE_POINTS = 32
 """Of an outline that a lens bends; where lines stay straight, the corners are enough, and what bends more strongly
 takes as many as it needs."""
+ELLIPSE_POINTS = 360
+"""As in albumentations."""
 
 
 def map_boxes(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Float]:
@@ -65,13 +67,27 @@ def map_corners(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Fl
 
     This is what torchvision and albumentations do: such a box may be much larger than what is shown.
     """
-    outlines = mapped(inverse, boxes_as_rings(boxes, item, 4))
+    return _cut_after(inverse, boxes, boxes_as_rings(boxes, item, 4))
+
+
+def map_ellipses(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Float]:
+    """As `map_corners`, of the box around the ellipse that touches the sides of each, as albumentations has it."""
+    return _cut_after(inverse, boxes, ellipses_as_rings(boxes, item, ELLIPSE_POINTS))
+
+
+def _cut_after(inverse: InverseMap, boxes: Float, rings: Rings) -> tuple[Float, Float]:
+    """What `map_boxes` gives, by the boxes around mapped outlines."""
+    outlines = mapped(inverse, rings)
     whole, parts = outlines.bounds(), inverse.parts_shown(outlines)
     cuts = [np.clip(whole, limits[:, LOW], limits[:, HIGH]) for limits in parts]
     for cut in cuts:
         cut[~(boxes[:, 2:] > boxes[:, :2]).all(axis=1)] = 0.0
     shown: Float = np.sum([box_areas(cut) for cut in cuts], axis=0)
     return bounds_of_all(cuts), shares_of(shown, box_areas(whole))
+
+
+OF_BOXES = {"tight": map_boxes, "corners": map_corners, "ellipse": map_ellipses}
+"""By `TargetOptions.boxes`."""
 
 
 def box_areas(boxes: npt.NDArray[np.floating[Any]]) -> npt.NDArray[Any]:

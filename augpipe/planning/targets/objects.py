@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.planning.targets.boxes import box_areas, map_boxes, map_corners
+from augpipe.planning.targets.boxes import OF_BOXES, box_areas
 from augpipe.planning.targets.inverse_map import InverseMap
 from augpipe.planning.targets.options import TargetOptions, reasons_to_drop
 from augpipe.planning.targets.points import map_points
@@ -90,9 +90,8 @@ def map_objects(
         has_rings = np.array([len(rings) > 0 for rings in known.polygons], np.bool_)
     if known.boxes is not None:
         boxes, shares = np.zeros((len(known.item), 4)), np.zeros(len(known.item))
-        chosen = np.ones_like(has_rings) if options.boxes == "corners" else ~has_rings  # the others' come of outlines
-        of_boxes = map_corners if options.boxes == "corners" else map_boxes
-        boxes[chosen], shares[chosen] = of_boxes(inverse, known.boxes[chosen], known.item[chosen])
+        chosen = ~has_rings if options.boxes == "tight" else np.ones_like(has_rings)  # the others' come of outlines
+        boxes[chosen], shares[chosen] = OF_BOXES[options.boxes](inverse, known.boxes[chosen], known.item[chosen])
         shares *= kept
     if by_masks is not None and (options.boxes == "tight" or (boxes is None and known.polygons is None)):
         boxes, shares = by_masks

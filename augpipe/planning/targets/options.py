@@ -24,9 +24,10 @@ NAMED = frozenset(
 class TargetOptions(Checked):
     """How boxes, key points and masks are mapped, and which objects stay."""
 
-    boxes: Literal["tight", "corners"] = "tight"
+    boxes: Literal["tight", "corners", "ellipse"] = "tight"
     """tight: around what is shown of the object. corners: around its box's four mapped corners, cut at the frame after
-    that, as torchvision and albumentations do."""
+    that, as torchvision and albumentations do. ellipse: around the mapped ellipse that touches the box's sides, as
+    albumentations' `rotate_method="ellipse"`."""
     rotated_boxes: Literal["tight", "whole"] = "tight"
     """tight: the rectangle of least area around what is shown of the object, as Ultralytics trains with. whole: around
     all of it, so that corners may lie outside the frame, as torchvision and MMRotate keep them."""

@@ -117,6 +117,16 @@ def boxes_as_rings(boxes: Float, item: Int, num_points: int) -> Rings:
     along = np.arange(num_points // 4) / (num_points // 4)
     zeros, ones = np.zeros_like(along), np.ones_like(along)
     x, y = np.concatenate([along, ones, 1.0 - along, zeros]), np.concatenate([zeros, along, ones, 1.0 - along])
-    shares = np.stack([x, y], axis=1)
+    return _of_boxes(boxes, item, np.stack([x, y], axis=1))
+
+
+def ellipses_as_rings(boxes: Float, item: Int, num_points: int) -> Rings:
+    """The ellipses within (R, 4) boxes as outlines of n points, from the uppermost one clockwise."""
+    turns = np.arange(num_points) / num_points * 2.0 * np.pi
+    return _of_boxes(boxes, item, 0.5 + 0.5 * np.stack([np.sin(turns), -np.cos(turns)], axis=1))
+
+
+def _of_boxes(boxes: Float, item: Int, shares: Float) -> Rings:
+    """(R, 4) boxes as outlines whose (n, 2) points lie at the same parts of each one's width and height."""
     points = boxes[:, None, :2] + shares * (boxes[:, 2:] - boxes[:, :2])[:, None]
-    return Rings(points=points.reshape(-1, 2), starts=np.arange(len(boxes) + 1) * num_points, item=item)
+    return Rings(points=points.reshape(-1, 2), starts=np.arange(len(boxes) + 1) * len(shares), item=item)

@@ -1,7 +1,7 @@
 """What `albumentations.to_dict` writes, as ops."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from operator import getitem
 from typing import Any
 
@@ -68,7 +68,8 @@ def found_in(data: Any, version: str = "") -> Findings:
     for name in sorted(set(_interpolates_masks(data))):
         found.note(f"label maps: {name} interpolates them there, and here each pixel has one of their labels.")
     if data.get("bbox_params"):
-        found.note(f"bbox_params: boxes are given to the call: {_call_with_boxes(data['bbox_params'])}")
+        call = _call_with_boxes(data["bbox_params"], sorted({*_turned_boxes(data)}))
+        found.note(f"bbox_params: boxes are given to the call: {call}")
     if data.get("keypoint_params"):
         found.note(f"keypoint_params: points are given to the call: {_call_with_points(data['keypoint_params'])}")
     return found
@@ -89,6 +90,14 @@ def _mask_fills(one: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
         value = next((value for value in given if value is not None), 0)
         if isinstance(value, int | float) and value >= 0 and value % 1 == 0:
             yield int(value), name_of(one)
+
+
+def _turned_boxes(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The names of transforms that turn, and how each finds the box of what it has turned."""
+    for inner in _held(one):
+        yield from _turned_boxes(inner)
+    if "rotate_method" in one:
+        yield name_of(one), one["rotate_method"]
 
 
 def _interpolates_masks(one: Mapping[str, Any]) -> Iterator[str]:
@@ -116,14 +125,17 @@ def _version(text: str) -> str:
     return "1" if [0] <= numbers < [1, 4] else "2" if numbers >= [2] else ""
 
 
-def _call_with_boxes(params: Mapping[str, Any]) -> str:
+def _call_with_boxes(params: Mapping[str, Any], turned: Sequence[tuple[str, str]]) -> str:
     """The call of `Augment` that treats boxes as `BboxParams` does, and what it does not do."""
+    boxes = "ellipse" if {way for _, way in turned} == {"ellipse"} else "corners"
     kept = {name: params[name] for name in ("min_area", "min_visibility", "clip") if params.get(name)}
-    options = ", ".join(f"{name}={value!r}" for name, value in {"boxes": "corners", **kept}.items())
+    options = ", ".join(f"{name}={value!r}" for name, value in {"boxes": boxes, **kept}.items())
     fields = "".join(f", {name}=..." for name in params.get("label_fields") or ())
     given = f"image=..., bboxes=..., bbox_format={params.get('format')!r}{fields}"
     call = f"augment({given}, targets=TargetOptions({options}))"
     lost = [name for name in ("min_width", "min_height", "max_accept_ratio") if params.get(name)]
+    if boxes == "corners":
+        lost += [f"rotate_method={way!r} of {name}" for name, way in turned if way == "ellipse"]
     return f"{call}. A Loader takes the same targets." + (f" Not mapped: {', '.join(lost)}." if lost else "")
 
 

@@ -171,10 +171,6 @@ def _shift_scale_rotate(found: Findings, one: Mapping[str, Any]) -> None:
 
 def _affine(found: Findings, one: Mapping[str, Any]) -> None:
     _add_map(found, one, affine(one))
-    if one.get("rotate_method", "largest_box") != "largest_box":
-        found.note(
-            f"rotate_method: boxes hold what they held, where {one['rotate_method']!r} there makes them smaller."
-        )
 
 
 def _perspective(found: Findings, one: Mapping[str, Any]) -> None:

@@ -467,7 +467,20 @@ def test_parts_of_an_affine_that_are_not_mapped() -> None:
         of_affine(2, rotate=10, fit_output=True)
     with pytest.raises(ValueError, match="may squash the image to a line"):
         of_affine(2, shear=[-45, 45])
-    assert "rotate_method: boxes hold what" in str(of_affine(2, rotate=10, rotate_method="ellipse")[1])
+
+
+def test_the_call_takes_boxes_as_maps_turn_them() -> None:
+    text = "A.Compose([{}], bbox_params=A.BboxParams('coco', clip=True))"
+    turned, other = "A.Rotate(rotate_method='ellipse')", "A.Affine(rotate=10, rotate_method='ellipse')"
+    for transforms, boxes in (
+        (f"{turned}, A.OneOf([{other}, A.HorizontalFlip()])", "ellipse"),
+        (f"{turned}, A.Rotate()", "corners"),
+        ("A.SafeRotate()", "corners"),
+    ):
+        notes = importers.from_text(text.format(transforms), version="2").notes
+        (told,) = [note for note in notes if note.startswith("bbox_params")]
+        assert f"TargetOptions(boxes='{boxes}', clip=True)" in told
+        assert ("Not mapped: rotate_method='ellipse' of Rotate." in told) == ("A.Rotate()" in transforms)
 
 
 def test_an_affine_of_imgaug_turns_clockwise_and_draws_one_number_for_both_axes() -> None:
