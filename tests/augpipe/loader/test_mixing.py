@@ -12,6 +12,7 @@ from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.mixed_labels import nan_where_none
 from augpipe.nn import AugmentModule
 from augpipe.ops.op import Op
+from augpipe.pipeline.host_output import HostOutput
 from augpipe.sampling import Repeated, Weighted, epoch_order
 from tests.augpipe.loader.loader_sources import MemorySource, arrays, as_array, jpegs, truncated, views_of
 from tests.contracts.backends import needs_dali
@@ -96,6 +97,43 @@ def test_pixels_are_those_of_the_unmixed_images_mixed(recipe: Recipe, layout: An
                 expected = mixed_by_numpy(own, plain[int(row["mixing"]["partner"])][view], row, layout == "NCHW")
                 np.testing.assert_allclose(image, expected, atol=1e-6 if kind == 1 else 0.0, rtol=1e-6)
     assert kinds == {0, 1, 2}
+
+
+CUT = (ops.CutMix(p=0.9),)
+DRAWN_APART = Recipe(
+    ops=(ops.RandomResizedCrop(size=40), ops.Rotate(max_deg=20, step=None), ops.Flip()), border="reflect", mixing=CUT
+)
+OF_VIEWS = Recipe(
+    views=(
+        View(ops=(ops.RandomResizedCrop(size=40), ops.ColorCast(), ops.CoarseDropout())),
+        View(ops=(ops.Resize(size=32),)),
+    ),
+    mixing=CUT,
+)
+LOOKING = Recipe(ops=(ops.RandomResizedCrop(size=40), ops.Equalize(p=0.5), ops.LensDistortion(p=0.5)), mixing=CUT)
+
+
+@pytest.mark.parametrize("recipe", [DRAWN_APART, OF_VIEWS, LOOKING], ids=["turned", "views", "looking"])
+def test_of_a_guest_only_what_is_pasted_is_decoded(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pixels are those of the first batch of 64, which needs no guests."""
+    begin, seen = HostOutput.begin, dict[tuple[bool, int], int]()
+
+    def spy(output: HostOutput, batch: Any) -> None:
+        begin(output, batch)
+        for item in batch.items:
+            left, top, right, bottom = item.region
+            seen[item.position >= batch.num_own, item.sample_id] = (right - left) * (bottom - top)
+
+    monkeypatch.setattr(HostOutput, "begin", spy)
+    whole = next(iter(loader(recipe)))
+    of_own = {sample_id: area for (is_guest, sample_id), area in seen.items() if not is_guest}
+    found = [batch for batch, _ in zip(loader(recipe, batch_size=8), range(8), strict=False)]
+    for view, images in enumerate(views_of(whole)):
+        np.testing.assert_array_equal(np.concatenate([views_of(batch)[view] for batch in found]), images)
+    shares = np.array(
+        [area / of_own[number] for (is_guest, number), area in seen.items() if is_guest and number in of_own]
+    )
+    assert len(shares) > 30 and shares.max() <= 1.0 and shares.mean() < (0.9 if recipe is LOOKING else 0.6)
 
 
 @pytest.mark.parametrize(("dtype", "recipe"), [("float16", MIXED), ("uint8", LEVELS), ("bfloat16", MIXED)])
