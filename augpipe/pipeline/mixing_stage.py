@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from augpipe.gpu_ops.image.program_rows import as_bytes
 from augpipe.mixed_labels import mix_labels
 from augpipe.pipeline.blocks import BlockMixing, BlockSamples, Ints
 from augpipe.pipeline.items import BatchInProgress, Item
-from augpipe.planning.mixing_draws import draw_mixing, mix_jobs, write_mixing
+from augpipe.planning.mixing_draws import draw_mixing, mix_jobs, pastes, rectangles, write_mixing
+from augpipe.planning.regions import narrow_to_windows
 from augpipe.recipes.recipe import Recipe
 from augpipe.sampling import epoch_order
 from augpipe.sources.protocol import Source, columns_of, labels_of
@@ -75,6 +77,29 @@ def plan_mixing(batch: BatchInProgress, items: Sequence[Item]) -> None:
     partners = np.where(places >= 0, plan.sample_ids[places], -1)
     write_mixing(plan.views, plan.recipe.mixing, drawn, partners)
     batch.mix_jobs = tuple(mix_jobs(rows, plan.recipe.mixing, places) for rows in plan.views)
+
+
+def narrow_guests(batch: BatchInProgress) -> None:
+    """Have only that decoded of a planned batch's guests which is pasted on the batch's own images."""
+    mixing, plan, num = batch.request.block.mixing, batch.plan, batch.num_own
+    if mixing is None or batch.request.block.mosaic is not None or num == len(batch.items):
+        return
+    assert plan is not None
+    drawn, places = mixing.drawn[batch.request.cut], mixing.partner_places[batch.request.cut]
+    own = np.flatnonzero(pastes(plan.recipe.mixing, drawn["kind"]) & (places >= num))
+    own = own[[batch.items[guest].region is not None for guest in places[own]]]
+    if not len(own):
+        return
+    windows = [
+        rectangles(drawn[own], np.full(len(own), width), np.full(len(own), height)) for height, width in batch.sizes
+    ]
+    tables = [rows[places[own]] for rows in batch.tables]
+    regions = narrow_to_windows(tables, batch.sizes, windows)
+    for rows, narrowed in zip(batch.tables, tables, strict=True):
+        as_bytes(rows)[places[own]] = as_bytes(narrowed)
+    for guest, region in zip(places[own].tolist(), regions.tolist(), strict=True):
+        if region[2] > region[0]:
+            batch.items[guest].region = region
 
 
 def is_mixed_first(batch: BatchInProgress) -> list[Item]:

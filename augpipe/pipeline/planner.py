@@ -8,6 +8,7 @@ import numpy.typing as npt
 from augpipe.cache import PixelCache
 from augpipe.pipeline.blocks import Block, PlannedSamples
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
+from augpipe.pipeline.mixing_stage import narrow_guests
 from augpipe.pipeline.objects_of_crops import objects_of
 from augpipe.planning.kernel_rows import dct_factors, kernel_rows
 from augpipe.planning.mosaic_draws import write_places
@@ -114,6 +115,7 @@ class Planner:
         if self._decodes and any(map(self._wants_region, items)):
             for item, region in zip(items, self._regions(batch, block).tolist(), strict=True):
                 item.region = region
+            narrow_guests(batch)
         self._begin(batch)
 
     def _regions(self, batch: BatchInProgress, block: Block | None) -> npt.NDArray[np.int32]:

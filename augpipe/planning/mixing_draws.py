@@ -75,7 +75,7 @@ def write_mixing(views: tuple[Rows, ...], mixing: Sequence[Mix], drawn: Rows, pa
     for rows in views:
         width, height = rows["out_width"].astype(np.int64), rows["out_height"].astype(np.int64)
         whole = np.stack([np.zeros_like(width), np.zeros_like(height), width, height], axis=1)
-        cut = _rectangles(drawn, width, height)
+        cut = rectangles(drawn, width, height)
         area = (cut[:, 2] - cut[:, 0]) * (cut[:, 3] - cut[:, 1])
         weight = np.where(cuts, 1.0 - area / (width * height), drawn["weight"])
         mixed = rows["mixing"]
@@ -94,8 +94,11 @@ def pastes_objects(mixing: Sequence[Mix], kinds: npt.NDArray[np.int8]) -> npt.ND
     return np.isin(kinds, [kind for kind, mix in enumerate(mixing, start=1) if isinstance(mix, CopyPaste)])
 
 
-def _rectangles(drawn: Rows, width: Ints, height: Ints) -> Ints:
-    """(B, 4): as the code of CutMix's authors has them, whole sides rounded down and halved, then cut off."""
+def rectangles(drawn: Rows, width: Ints, height: Ints) -> Ints:
+    """(B, 4) left, top, right and bottom of what `CutMix` pastes, in pixels.
+
+    As the code of CutMix's authors has them: whole sides rounded down and halved, then cut off.
+    """
     part = np.sqrt(1.0 - drawn["weight"])
     sides = []
     for axis, length in enumerate((width, height)):

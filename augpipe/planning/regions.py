@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.gpu_ops.image.lens import distort, radial_gain
+from augpipe.gpu_ops.image.program_rows import FIRST_LOOK
 from augpipe.gpu_ops.image.rows import MEETING, REFLECT, WRAP
 from augpipe.gpu_ops.image.sampling import LEAST_DIVISOR, MEETS_PX
 from augpipe.planning.kernel_rows import displacements
@@ -47,6 +48,52 @@ def source_regions(
     first = np.min([first for first, _ in bounds], axis=0)
     last = np.max([last for _, last in bounds], axis=0)
     return np.concatenate([first, last + 1.0], axis=1).astype(np.int32)
+
+
+def narrow_to_windows(
+    tables: Sequence[Rows], sizes: Sequence[tuple[int, int]], windows: Sequence[npt.NDArray[np.int64]]
+) -> npt.NDArray[np.int32]:
+    """`source_regions` of what windows show of the outputs, to which the tables are narrowed in place.
+
+    Around the windows they show something else then. Of an image that a view bends, of which it looks at rendered
+    pixels, or that it looks at in several passes, the region is empty and nothing is changed.
+
+    Args:
+        tables: for each view, (B,) `kernel_rows`.
+        sizes: for each view, height and width of its output images, in pixels.
+        windows: for each view, (B, 4) left, top, right and bottom in output pixels.
+    """
+    regions = np.zeros((len(tables[0]), 4), np.int32)
+    can_be = np.flatnonzero(np.all([_looks_straight(rows) for rows in tables], axis=0))
+    if not len(can_be):
+        return regions
+    some = [rows[can_be] for rows in tables]
+    inner = []
+    for rows, (height, width), of_view in zip(some, sizes, windows, strict=True):
+        window = of_view[can_be].astype(np.float64)
+        moved = rows.copy()
+        by = 0.5 * (window[:, :2] + window[:, 2:] - (width, height))
+        for axis, along in zip("xy", np.einsum("bij,bj->ib", _matrices(rows, "after"), by), strict=True):
+            moved[f"offset_{axis}"] += along
+        inner.append((moved, np.maximum(window[:, 2:] - window[:, :2], 1.0)[:, ::-1]))
+    regions[can_be] = source_regions([moved for moved, _ in inner], [sizes for _, sizes in inner])
+    for rows in tables:
+        for axis, first, end in (("x", 0, 2), ("y", 1, 3)):
+            low, high, origin = rows[f"low_{axis}"], rows[f"high_{axis}"], rows[f"origin_{axis}"]
+            within = regions[can_be][:, [first, end]] - origin[can_be, None]
+            ends = low[can_be], high[can_be]
+            low[can_be], high[can_be] = np.clip(within[:, 0], *ends), np.clip(within[:, 1] - 1, *ends)
+    return regions
+
+
+def _looks_straight(rows: Rows) -> npt.NDArray[np.bool_]:
+    """(B,) whether an output is looked up in one pass, along straight lines, and its steps change pixels one by one."""
+    if is_joined(rows):
+        return np.zeros(len(rows), np.bool_)
+    looks: npt.NDArray[np.bool_] = (rows["has_lens"] == 0) & (rows["has_projection"] == 0) & (rows["field"] == 0)
+    if "steps" in (rows.dtype.names or ()):
+        looks &= (rows["steps"]["kind"] < FIRST_LOOK).all(axis=1)
+    return looks
 
 
 def _of_view(rows: Rows, size: npt.ArrayLike) -> tuple[Float, Float]:

@@ -2,17 +2,18 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import simplejpeg
 from hypothesis import HealthCheck, assume, event, given
 from hypothesis import strategies as st
 
-from augpipe import Recipe, View
+from augpipe import Recipe, View, ops
 from augpipe.planning.kernel_rows import dct_factors
 from augpipe.planning.plan import refusals
 from augpipe.recipes import deep_image
 from tests.augpipe.loader.jpeg_loaders import SIDES, Decodes, jpeg_files, make, whole
-from tests.augpipe.loader.loader_sources import arrays
+from tests.augpipe.loader.loader_sources import arrays, as_array, views_of
 from tests.contracts.backends import assert_same
 from tests.examples import examples
 from tests.parity import strategies
@@ -54,6 +55,19 @@ def test_every_recipe(recipe: Recipe, seed: int, decodes: Decodes) -> None:
     loader.set_epoch(0)
     assert assert_same(found, whole(loader)) == len(usable)
     event(f"views: {len(found[0].plan.views)}")
+
+
+@examples(12, suppress_health_check=[HealthCheck.too_slow])
+@given(recipe=recipes_of_views(), seed=st.integers(0, 2**64 - 1), batch_size=st.integers(3, 9))
+def test_guests_that_are_decoded_where_they_are_pasted(recipe: Recipe, seed: int, batch_size: int) -> None:
+    """What is mixed with samples of the same batch, which are decoded for their own sake, is mixed alike elsewhere."""
+    assume(None in refusals(recipe, SIDES * 4))
+    usable = [FILES[i] for i, reason in enumerate(refusals(recipe, SIDES * 4)) if reason is None]
+    cut = recipe.model_copy(update={"mixing": (ops.CutMix(p=0.9),)})
+    (expected,) = make(usable, cut, seed=seed, shuffle=False, batch_size=len(usable))
+    found = [*make(usable, cut, seed=seed, shuffle=False, batch_size=batch_size)]
+    for view, images in enumerate(views_of(expected)):
+        np.testing.assert_array_equal(np.concatenate([as_array(views_of(batch)[view]) for batch in found]), images)
 
 
 @examples(20)

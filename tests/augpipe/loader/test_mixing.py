@@ -110,7 +110,7 @@ OF_VIEWS = Recipe(
     ),
     mixing=CUT,
 )
-LOOKING = Recipe(ops=(ops.RandomResizedCrop(size=40), ops.Equalize(p=0.5), ops.LensDistortion(p=0.5)), mixing=CUT)
+LOOKING = Recipe(ops=(ops.RandomResizedCrop(size=40), ops.LensDistortion(p=0.5), ops.Equalize(p=0.5)), mixing=CUT)
 
 
 @pytest.mark.parametrize("recipe", [DRAWN_APART, OF_VIEWS, LOOKING], ids=["turned", "views", "looking"])
