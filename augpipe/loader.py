@@ -232,6 +232,7 @@ class Loader(Generic[FrameworkName]):
             cache_bytes=cache_bytes,
             pin_memory=pin_memory,
             framework=framework,
+            makes_mosaics=any(each.mosaic is not None for each in self.schedule.recipes),
         )
         self._first_threads = self._choice.first_threads(None if num_threads is None else self._num_threads)
         options = {
@@ -246,9 +247,10 @@ class Loader(Generic[FrameworkName]):
         tell_source(self.source)
         self._targets = chosen_targets(targets, self.source, self.schedule.recipes)
         check_kept_objects(self.source, self.schedule.recipes)
-        is_native = self._choice.backend == "native" and not self._choice.is_on_cuda
+        is_native = self._choice.backend == "native"
         check_mosaics(self.schedule.recipes, is_native=is_native, has_targets=self._targets is not None)
-        check_pasting(self.schedule.recipes, self.source, self._targets, is_native=is_native)
+        is_on_host = is_native and not self._choice.is_on_cuda
+        check_pasting(self.schedule.recipes, self.source, self._targets, is_native=is_on_host)
         for one in self.schedule.recipes if self._choice.is_on_cuda else ():
             refuse_functions(one, f'device="{device}"')
         self.drop_last = drop_last

@@ -115,6 +115,7 @@ class DeviceRenderer:
         sample_ids: SampleIds,
         mix_jobs: Sequence[Rows] = (),
         label_maps: Sequence[LabelMaps] = (),
+        put_together: Callable[[int, torch.Tensor], None] | None = None,
     ) -> list[torch.Tensor]:
         """Launch a batch on the current stream.
 
@@ -127,6 +128,7 @@ class DeviceRenderer:
             sample_ids: (B,), named where the device fails.
             mix_jobs: for each view, (n,) `gpu_ops.image.mix.MIX_JOB` for the finished images; empty for none.
             label_maps: for each view, those of the images; empty for none. `keep` holds what owns them, too.
+            put_together: changes the images of a view, of that number, before any are mixed.
 
         Returns:
             For each view, the (B, C, height, width) images, or (B, height, width, C), on the device; behind them for
@@ -146,7 +148,7 @@ class DeviceRenderer:
                 for maps, mask in zip(label_maps, masks, strict=True):
                     whole = Rendering(maps.looked_at, maps.table, mask, maps.size, "int64", False, maps.look_up)
                     renderings += self._passes(whole)
-                self._launch(renderings, sizes, outs, keep, sample_ids, stream, mix_jobs)
+                self._launch(renderings, sizes, outs, keep, sample_ids, stream, mix_jobs, put_together)
         if self._form.channels == 1:  # all three are the same
             outs = [(out[:, :1] if self._form.planar else out[..., :1]).contiguous() for out in outs]
         return [out.permute(0, 3, 1, 2) if self._form.layout == "channels_last" else out for out in outs] + masks
@@ -193,6 +195,7 @@ class DeviceRenderer:
         sample_ids: SampleIds,
         stream: int,
         mix_jobs: Sequence[Rows],
+        put_together: Callable[[int, torch.Tensor], None] | None,
     ) -> None:
         of_jobs = [(view, jobs) for view, jobs in enumerate(mix_jobs) if len(jobs)]
         uploads = [table for one in renderings for table in one.uploads]
@@ -202,6 +205,9 @@ class DeviceRenderer:
             given = iter(slot.upload(uploads))
             for one in renderings:
                 self._launch_one(one, [next(given) for _ in one.uploads], stream)
+            if put_together is not None:
+                for view, out in enumerate(outs):
+                    put_together(view, out)
             for (view, jobs), address in zip(of_jobs, given, strict=True):
                 (height, width), out = sizes[view], outs[view]
                 shape: dict[str, Any] = {"num_jobs": len(jobs), "height": height, "width": width}

@@ -22,7 +22,6 @@ from augpipe.native.workers import WorkerPool
 from augpipe.pipeline.blocks import Request
 from augpipe.pipeline.dali_stage import DaliStage
 from augpipe.pipeline.decode_stage import Decoder
-from augpipe.pipeline.host_output import HostOutput
 from augpipe.pipeline.items import BatchInProgress, Item, LabelMapLookUp, Settings
 from augpipe.pipeline.load_times import Work as KindOfWork
 from augpipe.pipeline.mixing_stage import is_mixed_first, label, plan_mixing
@@ -58,6 +57,10 @@ class Output(Protocol):
 
     def fill(self, batch: BatchInProgress, items: Sequence[Item], decoder: Decoder) -> None:
         """Decode items; on the CPU, render them too. An item that is damaged carries an error then."""
+
+    def put_together(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
+        """Put together the images of all views that are mosaics of the items and their guests; on a device, `finish`
+        does it."""
 
     def deliver(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
         """Called once, when all items are decoded."""
@@ -106,7 +109,6 @@ def stages_of(
         )
         last = [Stage(work=plan_mixing, counts_as="mixing"), *_pasting_stages(settings), mix, *last]
     if settings.recipe.mosaic is not None:
-        assert isinstance(output, HostOutput), "the loader refuses others"
         compose = Stage(work=output.put_together, counts_as="mixing", items=is_mosaic, is_in_pieces=True)
         last = [Stage(work=name_partners, counts_as="mixing"), compose, *last]
     if not output.decodes:  # nor is anything read, so no item can fail

@@ -94,8 +94,9 @@ def choose(
     cache_bytes: int | None,
     pin_memory: bool,
     framework: Framework,
+    makes_mosaics: bool = False,
 ) -> Choice:
-    """Check what a user asks for against this machine.
+    """Check what a user asks for against this machine, and whether a recipe makes mosaics.
 
     Raises:
         ValueError: a name is unknown, or two of them do not go together.
@@ -128,7 +129,7 @@ def choose(
         from augpipe.cuda.device_name import require_device
 
         found = require_device(name)
-    chosen, reason = _backend(backend, found)
+    chosen, reason = _backend(backend, found, makes_mosaics=makes_mosaics)
     if chosen == "dali":
         from augpipe.dali.install import require_dali
 
@@ -144,11 +145,13 @@ def choose(
     )
 
 
-def _backend(asked: BackendName, device: Any) -> tuple[Literal["native", "dali"], str | None]:
+def _backend(asked: BackendName, device: Any, *, makes_mosaics: bool) -> tuple[Literal["native", "dali"], str | None]:
     if asked != "auto":
         return asked, None
     if device is None:
         return "native", "backend auto: native, as the device is the CPU"
+    if makes_mosaics:
+        return "native", f"backend auto: native on {device}, as DALI makes no mosaics: photographs decode on the CPU"
     if importlib.util.find_spec("nvidia") is None or importlib.util.find_spec("nvidia.dali") is None:
         return "native", f"backend auto: native on {device}, as DALI is not installed: photographs decode on the CPU"
     return "dali", f"backend auto: dali, as the device is {device} and DALI is installed"

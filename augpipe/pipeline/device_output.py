@@ -1,7 +1,8 @@
 """Batches in a CUDA device's memory: one launch a view, on the stream that is current where the batch is handed out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,11 @@ from augpipe.decoding.decoded_pixels import LocatedPixels
 from augpipe.pipeline.decode_stage import Decoder
 from augpipe.pipeline.device_label_maps import DeviceLabelMaps, DeviceLabels
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
+from augpipe.pipeline.mosaic_stage import Part, pieces
 from augpipe.sources.protocol import Labels, Pixels
+
+Piece = tuple[int, Part, npt.NDArray[np.bool_] | None]
+"""See `mosaic_stage.pieces`."""
 
 
 @dataclass(kw_only=True)
@@ -31,6 +36,8 @@ class _Target:
     """Position of an item -> its label map."""
     label_maps: list[LabelMaps] = field(default_factory=list)
     """For each view what is looked up, once all label maps are on their way; empty for nothing."""
+    pieces: dict[int, list[list[Piece]]] = field(default_factory=dict)
+    """Position of a mosaic -> for each view what it shows of its guests."""
 
 
 class DeviceOutput:
@@ -79,6 +86,12 @@ class DeviceOutput:
         target.table = np.array(rows, np.int64).reshape(-1, 5)
         target.label_maps = self.label_maps.of_views(batch)
 
+    def put_together(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
+        """Find what mosaics show of their guests; they are put together behind their rendering, in `finish`."""
+        for item in items:
+            of_views = range(len(batch.sizes))
+            batch.target.pieces[item.position] = [[*pieces(batch, item.position, view)] for view in of_views]
+
     def mix(self, batch: BatchInProgress, items: Sequence[Item]) -> None:
         """Nothing is to be done yet: images are mixed behind their rendering, in `finish`."""
 
@@ -102,12 +115,29 @@ class DeviceOutput:
                 reserved = self._reserved(batch)
                 keep += self._writer.write(reserved, stream, self.label_maps.reserved(batch))
             tables, sizes, more = batch.tables, batch.sizes, (batch.mix_jobs, target.label_maps)
-            found = self._renderer.render(target.table, tables, sizes, keep, ids, *more)
+            put_together = partial(self._put_together, target.pieces) if target.pieces else None
+            found = self._renderer.render(target.table, tables, sizes, keep, ids, *more, put_together)
             images, masks = found[: len(sizes)], found[len(sizes) :]
             if masks:
                 views = zip(batch.targets, masks, strict=True)
                 batch.targets = tuple(replace(of_view, label_maps=mask) for of_view, mask in views)
             return [of_view[: batch.num_own] for of_view in images]
+
+    def _put_together(self, found: dict[int, list[list[Piece]]], view: int, images: torch.Tensor) -> None:
+        """Copy into the images of a view what their guests show of them."""
+        if self._settings.form.planar:
+            images = images.permute(0, 2, 3, 1)
+        of_view = [(position, *piece) for position, views in found.items() for piece in views[view]]
+        masks = [where for *_, where in of_view if where is not None]
+        on_device: Iterator[torch.Tensor] = iter(())
+        if masks:
+            flat: torch.Tensor = self.labels(np.concatenate([where.reshape(-1) for where in masks]))
+            on_device = iter(torch.split(flat, [where.size for where in masks]))
+        for position, guest, part, where in of_view:
+            own, shown = images[position][part], images[guest][part]
+            if where is not None:
+                shown = torch.where(next(on_device).view(*where.shape, 1), shown, own)
+            own.copy_(shown)
 
     def labels(self, labels: Labels | torch.Tensor) -> Any:
         """(B,) or (B, k) on the device, copied without waiting, unless they lie there."""

@@ -23,6 +23,9 @@ Rows = npt.NDArray[np.void]
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
+Part = tuple[slice, slice]
+"""Rows and columns of an output."""
+
 SLACK_PX = 1e-3
 """How near an edge a pixel's centre counts as within it, for what is left out."""
 
@@ -31,13 +34,13 @@ def check_mosaics(recipes: Sequence[Recipe], *, is_native: bool, has_targets: bo
     """Refuse recipes with a mosaic where a loader does not make them.
 
     Raises:
-        ValueError: batches are not made on the CPU by the native backend, or have labels only.
+        ValueError: batches are not made by the native backend, or have labels only.
     """
     for recipe in recipes:
         if recipe.mosaic is not None and not is_native:
             raise ValueError(
-                f"{recipe.called} has a mosaic, which is made on the CPU by the native backend only. Choose "
-                'device="cpu" and backend="native", or leave the mosaic out.'
+                f"{recipe.called} has a mosaic, which the native backend makes and DALI does not. Choose "
+                'backend="native", or leave the mosaic out.'
             )
         if recipe.mosaic is not None and not has_targets:
             raise ValueError(
@@ -196,25 +199,38 @@ def put_together(
         planar: whether channels come first.
         windows: where of the outputs the images lie, see `BatchInProgress.windows`; None: all are whole.
     """
-    assert batch.plan is not None
-    rows = batch.plan.views[view]
-    _, *guests = np.flatnonzero(outputs_of(batch) == position).tolist()  # cell by cell, the image's own one first
     own = np.moveaxis(images[position], 0, 2) if planar else images[position]
-    for guest, (part, is_shown) in zip(guests, _shown(rows[[position]], rows[guests]), strict=True):
+    for guest, (down, across), is_shown in pieces(batch, position, view):
         of_guest, left, top = images[guest], 0, 0
         if windows is not None and (window := windows[guest]) is not None:
             left, top, right, bottom = window
             shape = (3, bottom - top, right - left) if planar else (bottom - top, right - left, 3)
             of_guest = of_guest.reshape(-1)[: np.prod(shape)].reshape(shape)
         of_guest = np.moveaxis(of_guest, 0, 2) if planar else of_guest
+        shown = of_guest[down.start - top : down.stop - top, across.start - left : across.stop - left]
+        where = True if is_shown is None else is_shown.reshape(*is_shown.shape, *(1,) * (own.ndim - 2))
+        np.copyto(own[down, across], shown, where=where)
+
+
+def pieces(batch: BatchInProgress, position: int, view: int) -> Iterator[tuple[int, Part, Bools | None]]:
+    """The places of the guests of which an output shows something, the part of it that does, and which pixels of that;
+    None: all.
+
+    Args:
+        batch: the batch.
+        position: of the image.
+        view: of the recipe's views.
+    """
+    assert batch.plan is not None
+    rows = batch.plan.views[view]
+    _, *guests = np.flatnonzero(outputs_of(batch) == position).tolist()  # cell by cell, the image's own one first
+    for guest, (part, is_shown) in zip(guests, _shown(rows[[position]], rows[guests]), strict=True):
         down, across = part
         if down.start < down.stop and across.start < across.stop:
-            shown = of_guest[down.start - top : down.stop - top, across.start - left : across.stop - left]
-            where = True if is_shown is None else is_shown.reshape(*is_shown.shape, *(1,) * (own.ndim - 2))
-            np.copyto(own[part], shown, where=where)
+            yield guest, part, is_shown
 
 
-def _shown(row: Rows, guests: Rows) -> Iterator[tuple[tuple[slice, slice], Bools | None]]:
+def _shown(row: Rows, guests: Rows) -> Iterator[tuple[Part, Bools | None]]:
     """For each guest the part of the output that holds its place of the canvas, and which of its pixels lie in that;
     None: all. By the (1,) plan record of cell 0 and those of the guests.
 

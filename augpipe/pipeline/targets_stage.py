@@ -32,7 +32,7 @@ class TargetStages:
     Args:
         settings: the loader's.
         look_up: looks up label maps with the images where it can: those of classes, by nearest, without holes, of
-            recipes that do not mix images. None: all label maps are mapped here.
+            recipes that mix no images. None: all label maps are mapped here.
         held: label maps of a cache on the host, which it fills.
     """
 
@@ -42,7 +42,7 @@ class TargetStages:
         self._options = settings.targets
         self.has_label_maps = bool(self._source.has_label_maps)
         is_nearest = self._options.mask_interpolation == "nearest" and not self._options.mask_holes
-        self._look_up = look_up if is_nearest and not settings.recipe.mixing else None
+        self._look_up = look_up if is_nearest and not settings.recipe.mixes_samples else None
         self._held = held
         self._kind: Kind | None = None
         self._first_name = ""  # of the sample whose label map was read first, and decided the kind of all

@@ -30,12 +30,13 @@ from augpipe.gpu_ops.image.cuda.records import (
     SUPPORT_X,
     SUPPORT_Y,
 )
-from augpipe.gpu_ops.image.rows import SHARP, TRIANGLE
+from augpipe.gpu_ops.image.rows import MEETING, SHARP, TRIANGLE
 
 first_tap, floor = shared(sampling.first_tap), shared(sampling.floor)
 sharp_gain, sharp_weight = shared(sampling.sharp_gain), shared(sampling.sharp_weight)
 is_inside, tap_weight = shared(sampling.is_inside), shared(sampling.tap_weight)
 filter_weight, clamp = shared(sampling.filter_weight), shared(sampling.clamp)
+where_it_meets = shared(sampling.where_it_meets)
 
 ZERO, ONE, TWO, THREE = np.float32(0.0), np.float32(1.0), np.float32(2.0), np.float32(3.0)
 WHITE = np.float32(255.0)
@@ -148,7 +149,7 @@ def sums_of_any(row, base, stride, channels, taps_x, taps_y, exist, raised):
             pixel = load_pixel(base + np.int64(np.int32(line + x)) * channels, channels)
             red, green, blue = added(red, green, blue, pixel, weight_x * weight_y, raised)
     whole = sum_x * sum_y
-    if load_i32(row + IS_CONSTANT) == SHARP:
+    if load_i32(row + IS_CONSTANT) >= SHARP:
         kept_x = sharp_gain(sum_x, sharp_weight(inside_x, taps_x[1], low_x, high_x))
         kept = kept_x * sharp_gain(sum_y, sharp_weight(inside_y, taps_y[1], low_y, high_y))
         filled = whole if kept == ZERO else ZERO
@@ -167,6 +168,9 @@ def sums_of_any(row, base, stride, channels, taps_x, taps_y, exist, raised):
 def averaged(row, base, stride, channels, at_x, at_y, raised):
     """(red, green, blue) at a point, given from the row's origin in pixels."""
     kind = load_i32(row + FILTER)
+    if load_i32(row + IS_CONSTANT) == MEETING:
+        at_x = where_it_meets(at_x, np.float32(load_i32(row + LOW_X)), np.float32(load_i32(row + HIGH_X)))
+        at_y = where_it_meets(at_y, np.float32(load_i32(row + LOW_Y)), np.float32(load_i32(row + HIGH_Y)))
     taps_x = taps_around(at_x, load_f32(row + SUPPORT_X), kind)
     taps_y = taps_around(at_y, load_f32(row + SUPPORT_Y), kind)
     exist_x = all_exist(taps_x, load_i32(row + LOW_X), load_i32(row + HIGH_X))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from augpipe import Augment, Recipe, recipes
+from augpipe import Augment, Loader, Recipe, ops, recipes
 from augpipe.cuda.cuda_render import DeviceRenderer
 from augpipe.cuda.device_name import require_device
 from augpipe.cuda.staging import StagingPool
@@ -18,7 +18,8 @@ from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.output_format import OutputFormat
 from augpipe.planning.plan import plan
 from tests.augpipe.decoding.image_files import scene
-from tests.augpipe.loader.loader_sources import CONTINUOUS, PAPER, ROOT, SEVERAL_VIEWS
+from tests.augpipe.loader.loader_sources import CONTINUOUS, PAPER, ROOT, SEVERAL_VIEWS, views_of
+from tests.augpipe.loader.target_sources import MOSAIC, MOSAIC_OF_NINE, object_source, targets_by_id
 from tests.child_path import child_path
 
 pytestmark = pytest.mark.gpu
@@ -60,6 +61,20 @@ def test_levels_views_and_batches_agree_with_the_cpu() -> None:
     whole = Augment(recipes.none(), dtype="uint8", layout="NHWC")(on_gpu())
     for image, picture in zip(whole, IMAGES, strict=True):
         assert torch.equal(image.cpu(), torch.from_numpy(picture))
+
+
+@pytest.mark.parametrize("recipe", [MOSAIC, MOSAIC_OF_NINE], ids=["four", "nine"])
+def test_mosaics_agree_with_the_cpu(recipe: Recipe) -> None:
+    cut, source = recipe.model_copy(update={"mixing": (ops.CutMix(p=0.5),)}), object_source(70, maps=True)
+    on_cpu, on_device = (
+        Loader(source, cut, batch_size=9, seed=3, device=device, backend="native", dtype="uint8")
+        for device in ("cpu", "cuda")
+    )
+    for expected, found in zip(on_cpu, on_device, strict=True):
+        for one, other in zip(views_of(found), views_of(expected), strict=True):
+            apart = (one.cpu().int() - other.int()).abs()
+            assert one.is_cuda and (apart > 1).double().mean() < 1e-3
+        assert targets_by_id([found]) == targets_by_id([expected])
 
 
 def test_it_works_on_the_current_stream_while_the_device_is_busy() -> None:

@@ -226,7 +226,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(values) for values in value]
     if hasattr(value, "numpy"):
-        value = value.numpy()
+        value = value.cpu().numpy()
     return (str(value.dtype), value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value
 
 

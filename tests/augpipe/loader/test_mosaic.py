@@ -642,11 +642,11 @@ def test_what_does_not_go_with_a_mosaic_is_refused(fields: dict[str, Any], text:
 
 
 def test_other_backends_say_that_they_make_none() -> None:
-    with pytest.raises(ValueError, match="made on the CPU by the native backend only"):
+    with pytest.raises(ValueError, match="which the native backend makes and DALI does not"):
         check_mosaics([Recipe(ops=CANVAS.ops), MOVED], is_native=False, has_targets=True)
     check_mosaics([Recipe(ops=CANVAS.ops)], is_native=False, has_targets=False)
     pytest.importorskip("nvidia.dali")
-    with pytest.raises(ValueError, match="made on the CPU by the native backend only"):
+    with pytest.raises(ValueError, match="which the native backend makes and DALI does not"):
         loader_of(MOVED, backend="dali")
 
 
