@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from augpipe.recipes.importers import albumentations, hugging_face, kornia, timm, torchvision
-from augpipe.recipes.importers.findings import Findings, Row
+from augpipe.recipes.importers.findings import Findings, Row, table_of
 from augpipe.recipes.importers.reasons import in_their_words
 from augpipe.recipes.importers.text import found_in as found_in_text
 from augpipe.recipes.importers.timm_objects import NO_NORMALIZE, Unread, arguments_of
@@ -35,9 +35,9 @@ class Imported:
         return tuple(row.name for row in self.rows if row.verdict == "exact")
 
     def table(self) -> Table:
-        """What became of each transform: its name, ops, a verdict (exact, near, left out), and what differs."""
-        cells = [(row.name, row.became or "-", row.verdict, row.note) for row in self.rows]
-        return Table(columns=("transform", "became", "verdict", "what differs"), rows=cells, num_left=4)
+        """What became of each transform: a name, ops, a verdict (exact, near, not measured, left out), and what
+        differs."""
+        return table_of(self.rows)
 
     def __str__(self) -> str:
         lines = [f"exactly: {', '.join(self.exact) or 'none'}", *(f"approximately: {note}" for note in self.notes)]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from augpipe.ops import Normalize, Op
+from augpipe.ops import AllOf, Normalize, Op
 from augpipe.ops.crops import seen_beyond
 from augpipe.ops.op import Beyond, keyed
 from augpipe.ops.resizes import left_unlike
@@ -32,6 +32,7 @@ from augpipe.recipes.importers.measured import judged
 from augpipe.recipes.importers.reasons import in_their_words, reason, unknown
 from augpipe.recipes.importers.sides import sides_of
 from augpipe.recipes.importers.units import leave_out_behind, normalize_last
+from augpipe.reports.tables import Table
 
 BROUGHT_BACK = "pixels that an earlier map moved out of the image are seen again, where there its border is."
 """What differs in a map behind another one, where one look-up does both."""
@@ -74,8 +75,20 @@ class Row:
 
     @property
     def became(self) -> str:
-        """The ops by name."""
-        return ", ".join(op.key for op in self.ops)
+        """The ops by name; of a group that is made of one transform, those in it."""
+        parts = [op.ops if isinstance(op, AllOf) and not self.holds else (op,) for op in self.ops]
+        return ", ".join(op.key for part in parts for op in part)
+
+    @property
+    def told(self) -> str:
+        """What is said of it where a list names it."""
+        return f"{self.name}: {self.note}"
+
+
+def table_of(rows: Sequence[Row]) -> Table:
+    """What became of transforms: a name, ops, a verdict (exact, near, not measured, left out), and what differs."""
+    cells = [(row.name, row.became or "-", row.verdict, row.note) for row in rows]
+    return Table(columns=("transform", "became", "verdict", "what differs"), rows=cells, num_left=4)
 
 
 @dataclass(kw_only=True)
@@ -163,7 +176,15 @@ class Findings:
     @property
     def problems(self) -> list[str]:
         """What cannot be mapped, and why."""
-        return [f"{row.name}: {row.note}" for row in self.rows if row.verdict == "left out"]
+        return [row.told for row in self.rows if row.verdict == "left out"]
+
+    def _refusal(self, problems: list[str], how: str) -> str:
+        """What cannot be mapped, what to do, and what all else becomes."""
+        listed = "\n".join(f"  {problem}" for problem in problems)
+        others = [row for row in self.rows if row.told not in problems]
+        table = "".join(f"\n  {line.rstrip()}" for line in table_of(others).text().splitlines()[1:])
+        told = f"Leave them out{how} and add ops by hand." + (f" The others become:{table}" if table else "")
+        return f"{len(problems)} of {self.source}'s transforms cannot be imported:\n{listed}\n{told}"
 
     def within(self) -> "Findings":
         """For transforms within another one: the same lists, and ops of their own."""
@@ -238,12 +259,12 @@ class Findings:
     def _judge(self) -> None:
         """Have the figures say which rows are exact; what differs in those is less than is worth a note."""
         before, self.rows[:] = list(self.rows), [judged(row, self.measured_as) for row in self.rows]
-        exact = {f"{row.name}: {row.note}" for row in self.rows if row.verdict == "exact"}
-        near = {f"{row.name}: {row.note}" for row in self.rows if row.verdict != "exact"}
+        exact = {row.told for row in self.rows if row.verdict == "exact"}
+        near = {row.told for row in self.rows if row.verdict != "exact"}
         self.notes[:] = [note for note in self.notes if note not in exact - near]
         for old, new in zip(before, self.rows, strict=True):
             if new.verdict == "near" and not old.note:
-                self.note(f"{new.name}: {new.note}")
+                self.note(new.told)
 
     def _look_once(self) -> None:
         """Have the recipe look as the first transform that resizes, else as the first that may shrink, or looks."""
@@ -355,8 +376,8 @@ class Findings:
         """
         self._leave_out_unlike()
         normalize_last(self)
-        if strict is False:
-            leave_out_behind(self)
+        problems = self.problems
+        leave_out_behind(self)
         own = next((op.beyond for op in self.ops if op.is_crop and op.beyond), None)
         borders = [*([own] if own else []), *(seen_beyond(*row.beyond) for row in self.rows if row.beyond)]
         self.beyond = border, fill = borders[0] if borders else self.beyond
@@ -364,16 +385,11 @@ class Findings:
         self._part_maps()
         self._act_in_turn()
         self._note_order()
-        if self.problems and strict is not False:
-            how = " by strict=False (--leave-out)," if strict else ""
-            raise ValueError(
-                f"{len(self.problems)} of {self.source}'s transforms cannot be imported:\n"
-                + "\n".join(f"  {problem}" for problem in self.problems)
-                + f"\nLeave them out{how} and add ops by hand."
-            )
         for problem in self.problems:
             self.note(f"{problem}: left out.")
         self._judge()
+        if problems and strict is not False:
+            raise ValueError(self._refusal(problems, " by strict=False (--leave-out)," if strict else ""))
         if "constant" in {shown for shown, _ in borders}:  # others show the image's own labels
             self._note_mask_fills()
         if len(set(borders)) > 1:

@@ -597,3 +597,24 @@ def test_a_transform_of_another_library_is_refused_with_what_takes_it(library: s
     if library != "torchvision":
         with pytest.raises(ValueError, match=rf"Write Recipe\.from_{library}\("):
             importers.from_timm(transform)
+
+
+def test_a_refusal_shows_what_all_the_others_become() -> None:
+    rotate = "A.Rotate(limit=10, border_mode=cv2.BORDER_CONSTANT, value=0, interpolation=cv2.INTER_CUBIC)"
+    parts = "A.Compose([A.Resize(64, 64), A.ToFloat(max_value=9999), A.GaussNoise(), A.NoOp(), A.MaskDropout()])"
+    for text in (f"A.Compose([A.Resize(64, 64), A.Spatter(), {rotate}, A.HorizontalFlip(), A.Superpixels()])", parts):
+        left = importers.from_text(text, version="1", strict=False)
+        with pytest.raises(ValueError, match="The others become:") as caught:
+            importers.from_text(text, version="1")
+        refused, _, others = str(caught.value).partition("The others become:\n")
+        told = dict(line.split(": ", 1) for line in refused.splitlines() if line.startswith("  "))
+        shown = [re.split(r" {2,}", line.strip(), maxsplit=3) for line in others.splitlines()]
+        of_others = [row for row in left.rows if f"  {row.name}" not in told]
+        assert shown == [[row.name, row.became or "-", row.verdict, *filter(None, [row.note])] for row in of_others]
+        assert all(row.note in told[f"  {row.name}"] for row in left.rows if row not in of_others)
+    assert {row.verdict for row in left.rows} == {"exact", "left out"}
+
+
+def test_where_all_is_refused_no_others_are_named() -> None:
+    with pytest.raises(ValueError, match=r"add ops by hand\.$"):
+        importers.from_text("A.Compose([A.MaskDropout()])", version="1")
