@@ -59,7 +59,7 @@ def from_torchvision(transform: Any, *, strict: bool = True) -> Imported:
     """A recipe of a `torchvision.transforms` or `torchvision.transforms.v2` object, mostly a `Compose`.
 
     Args:
-        transform: the object.
+        transform: the object, or a list of such.
         strict: refuse what cannot be mapped, instead of leaving it out.
 
     Raises:
@@ -172,6 +172,9 @@ def from_object(transform: Any, *, strict: bool = True) -> Imported:
 TAKERS = {"torchvision": from_torchvision, "albumentations": from_albumentations, "kornia": from_kornia}
 """A library -> what takes its objects."""
 
+WRAPPED = {"albumentations": "A.Compose(transforms)", "kornia": "K.AugmentationSequential(*transforms)"}
+"""What a list of transforms stands in; of torchvision it may stand alone."""
+
 
 def _is_timms(one: Any) -> bool:
     return str(getattr(type(one), "__module__", "")).startswith("timm.")
@@ -193,10 +196,15 @@ def _library_of(transform: Any) -> str | None:
 
 
 def _check_library(library: str, transform: Any) -> None:
-    """Raise ValueError where a transform is of another library, with what takes it."""
-    found = _library_of(transform)
-    if found not in (None, library):
-        raise ValueError(f"a {type(transform).__name__} of {found} is given. Write Recipe.from_{found}(transform).")
+    """Raise ValueError where a transform, or one of a list, is of another library, with what takes it; and where a list
+    is given of a library that has none."""
+    is_list = isinstance(transform, list | tuple)
+    for one in transform if is_list else [transform]:
+        found = _library_of(one)
+        if found not in (None, library):
+            raise ValueError(f"a {type(one).__name__} of {found} is given. Write Recipe.from_{found}(transform).")
+    if is_list and library in WRAPPED:
+        raise ValueError(f"a {type(transform).__name__} is given. Wrap it: {WRAPPED[library]}.")
 
 
 def _imported(found: Findings, strict: bool | None) -> Imported:

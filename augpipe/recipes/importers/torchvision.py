@@ -48,10 +48,12 @@ def _of_other_units(one: Any) -> str:
 
 
 def found_in(transform: Any) -> Findings:
-    """The ops of a `torchvision.transforms` or `torchvision.transforms.v2` object, and what cannot be mapped."""
+    """The ops of a `torchvision.transforms` or `torchvision.transforms.v2` object or of a list of such, and what cannot
+    be mapped."""
     found = Findings(source="torchvision", measured_as=("torchvision",), name_of=_name)
     scales = False
-    flat = list(_flattened(transform))
+    listed = transform if isinstance(transform, list | tuple) else [transform]
+    flat = [one for held in listed for one in _flattened(held)]
     found.makers, found.changes_units = MADE, OF_PILLOW
     if next((name for name in map(_name, flat) if name in ("ToPILImage", *TO_TENSORS)), "") == "ToPILImage":
         found.makers = MADE | {"Lambda": of_arrays}

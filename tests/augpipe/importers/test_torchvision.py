@@ -537,3 +537,15 @@ def test_a_chain_that_holds_some_of_timms_transforms_is_torchvisions() -> None:
     assert [op.op for op in found.recipe.ops] == ["random_resized_crop", "flip"]
     with pytest.raises(ValueError, match="1 of torchvision's transforms cannot be imported"):
         importers.from_torchvision(compose(of_timm, make("Lambda")))
+
+
+def test_a_list_of_transforms_is_a_chain() -> None:
+    for listed in ([CROP, NORMALIZE], (CROP, NORMALIZE)):
+        assert importers.from_torchvision(listed).recipe == importers.from_torchvision(compose(*listed)).recipe
+    one = type("Flip", (), {"__module__": "kornia.augmentation"})()
+    with pytest.raises(ValueError, match=r"a Flip of kornia is given\. Write Recipe\.from_kornia\(transform\)\."):
+        importers.from_torchvision([CROP, one])
+    with pytest.raises(ValueError, match=r"a list is given\. Wrap it: K\.AugmentationSequential\(\*transforms\)\."):
+        importers.from_kornia([one])
+    with pytest.raises(ValueError, match=r"a tuple is given\. Wrap it: A\.Compose\(transforms\)\."):
+        importers.from_albumentations((object(),))
