@@ -18,6 +18,8 @@ from augpipe.validation.models import ListOf, told
 __all__ = ["CenterCrop", "MultiResolutionCrop", "RandomCrop", "RandomResizedCrop"]
 
 Int = npt.NDArray[np.int64]
+ANY_RATIO = 1e-3, 1e3
+"""Of a crop that is all of an image."""
 
 
 def resized(frame: Frame, scales: Int) -> tuple[Int, Int]:
@@ -286,6 +288,8 @@ class RandomResizedCrop(PlacedCrop):
     """Corners on whole pixels of the image; None for anywhere."""
     align_corners: bool = False
     """Whether the centres of the crop's corner pixels stay where they are, and not its corners; as in kornia."""
+    own_size: bool = False
+    """Whether the crop is resized to the size of what it is taken from, as `ZoomOut` makes it, and not to `size`."""
     p: Probability = 1.0
     """How often the crop's area, ratio and place are drawn; otherwise the crop is the largest centred rectangle within
     `ratio`. The image is cropped and resized either way."""
@@ -314,7 +318,12 @@ class RandomResizedCrop(PlacedCrop):
         if self.height_px is not None and self.height_px[0] > self.height_px[1]:
             raise ValueError(f"height_px={self.height_px} must hold the smaller number first.")
         one_of_them(self, "scale", "height_px")
+        if self.own_size and self.size != type(self).model_fields["size"].default:
+            raise ValueError(f"size={self.size} and own_size both say how large the result is. Leave one of them out.")
         return self
+
+    def sides(self, heights: Any, widths: Any) -> tuple[Any, Any]:
+        return (heights, widths) if self.own_size else pair(self.size)
 
     @property
     def draws_text(self) -> str:
@@ -325,6 +334,8 @@ class RandomResizedCrop(PlacedCrop):
 
     @property
     def centred(self) -> Op:
+        if self.own_size:
+            return self.model_copy(update={"p": 0.0, "ratio": ANY_RATIO, "keep_objects": None})
         return CenterCrop(size=self.size, scale=usual_scale(max(pair(self.size))))
 
     def place(self, words: RandomWords, frame: Frame) -> Drawn:
@@ -360,4 +371,5 @@ class RandomResizedCrop(PlacedCrop):
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         rectangle = drawn["x"], drawn["y"], drawn["width"], drawn["height"]
-        frame.crop(*rectangle, *pair(self.size), align_corners=self.align_corners)
+        sides = self.sides(frame.out_heights, frame.out_widths)
+        frame.crop(*rectangle, *sides, align_corners=self.align_corners)

@@ -77,6 +77,7 @@ NEW_FIELDS = {
     "of_normalized",
     "opposite",
     "own_look",
+    "own_size",
     "rounding",
     "side_px",
     "swaps_sides",

@@ -50,7 +50,8 @@ def _multi_resolution_crop(expected: Expected, op: ops.MultiResolutionCrop, draw
 
 def _random_resized_crop(expected: Expected, op: ops.RandomResizedCrop, drawn: Any) -> None:
     x, y, width, height = (Fraction(float(drawn[name])) for name in ("x", "y", "width", "height"))
-    _keep(expected, x, y, width, height, _pair(op.size), op.align_corners)
+    size = (expected.out_height, expected.out_width) if op.own_size else _pair(op.size)
+    _keep(expected, x, y, width, height, size, op.align_corners)
 
 
 def _keep(
@@ -1023,6 +1024,12 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
         ops.Pad(size=(90, 95)),
         ops.RandomCrop(size=(64, 80)),
         ops.Rotate(max_deg=40),
+    ),
+    "zoom_out, random_resized_crop of its own size, resize": (
+        ops.ZoomOut(p=1.0),
+        ops.RandomResizedCrop(own_size=True, scale=(0.3, 0.6)),
+        ops.Flip(p=1.0),
+        ops.Resize(size=(50, 61)),
     ),
     "random_resized_crop of a letterbox": (ops.Letterbox(size=90), ops.RandomResizedCrop(size=45, scale=(0.3, 0.9))),
     "rotate, random_resized_crop, rotate": (

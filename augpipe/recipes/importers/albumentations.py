@@ -12,7 +12,7 @@ from augpipe.ops import Op
 from augpipe.recipes.importers.albumentations_geometry import GEOMETRY
 from augpipe.recipes.importers.albumentations_pixels import PIXELS
 from augpipe.recipes.importers.albumentations_values import BORDERS, INTERPOLATIONS, name_of
-from augpipe.recipes.importers.chosen import all_of, one_of, some_of
+from augpipe.recipes.importers.chosen import IN_ORDER, all_of, one_of, some_of
 from augpipe.recipes.importers.findings import Findings, Maker
 from augpipe.recipes.importers.functions import NOT_HELD, NOTE, WithSides, custom, with_functions
 from augpipe.recipes.importers.makers import channels, same
@@ -194,7 +194,9 @@ def _some_of(found: Findings, one: Mapping[str, Any]) -> None:
     if one.get("replace"):
         raise ValueError("replace=True may choose one twice, which is not mapped; leave it out")
     members = _members(found, one, with_p=True)
-    found.add("SomeOf", some_of(found, members, min(int(one["n"]), len(members)), one["p"]), holds=True)
+    made = some_of(found, members, min(int(one["n"]), len(members)), one["p"])
+    is_drawn = name_of(one) == "RandomOrder" and int(one["n"]) > 1
+    found.add(name_of(one), made, note=IN_ORDER if is_drawn else "", holds=True)
 
 
 def _one_of(found: Findings, one: Mapping[str, Any]) -> None:
@@ -240,6 +242,7 @@ MADE: dict[str, Maker] = (
         "NoOp": same(ops.Identity),
         "OneOf": _one_of,
         "SomeOf": _some_of,
+        "RandomOrder": _some_of,
         "OneOrOther": _one_or_other,
         "Compose": _all_of,
         "ReplayCompose": _all_of,

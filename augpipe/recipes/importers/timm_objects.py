@@ -59,7 +59,9 @@ def _alike(one: Any, other: Any) -> bool:
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return len(one) == len(other) and all(map(_alike, one, other))
     if isinstance(one, dict):
-        return isinstance(other, dict) and one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
+        return (
+            isinstance(other, dict) and one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
+        )
     if hasattr(one, "__dict__") and not callable(getattr(one, "__get__", None)):
         return type(one) is type(other) and _alike(vars(one), vars(other))
     return bool(one == other)

@@ -103,7 +103,12 @@ def test_what_albumentations_saves_as_yaml_is_imported() -> None:
 
 @pytest.mark.parametrize(
     ("file", "text", "kind"),
-    [("a.yml", "", "nothing"), ("b.yaml", "some words", "a text"), ("c.json", "[1]", "a list"), ("d.json", "3", "an int")],
+    [
+        ("a.yml", "", "nothing"),
+        ("b.yaml", "some words", "a text"),
+        ("c.json", "[1]", "a list"),
+        ("d.json", "3", "an int"),
+    ],
 )
 def test_a_file_of_settings_that_holds_none_is_refused(file: str, text: str, kind: str) -> None:
     pytest.importorskip("yaml")

@@ -816,3 +816,12 @@ def test_a_map_behind_a_resize_shows_pixels_before_it(transform: str, border_mod
         assert (told in found.notes) != is_same
         assert is_same or name not in found.exact
     assert told not in importers.from_text(f"A.Compose([{moved}, A.Resize(80, 80)])", version="2").notes
+
+
+def test_a_drawn_order_is_that_of_the_list() -> None:
+    text = "A.Compose([A.RandomOrder([A.HorizontalFlip(p=0.3), A.InvertImg(p=1), A.ToGray(p=1)], n={}, p=0.7)])"
+    held = (ops.Flip(p=0.3), ops.Invert(p=1.0), ops.Grayscale(p=1.0))
+    for num, told in ((1, ""), (2, "the order is that of the list, always.")):
+        found = importers.from_text(text.format(num))
+        assert found.recipe.ops == (ops.SomeOf(ops=held, num=(num, num), p=0.7),)
+        assert found.rows[-1].note == told

@@ -244,7 +244,6 @@ def test_crops_that_look_at_boxes_become_crops_that_keep_objects() -> None:
         "A.AtLeastOneBBoxRandomCrop(48, 64, erosion_factor=0.3)",
         "A.BBoxSafeRandomCrop()",
         "A.CropNonEmptyMaskIfExists(256, 256)",
-        "v2.RandomIoUCrop()",
     ],
 )
 def test_crops_of_other_sizes_or_by_masks_are_refused_with_what_to_write(call: str) -> None:
@@ -567,7 +566,7 @@ def test_usual_names_of_libraries_need_no_import(call: str) -> None:
         ("K.RandomMotionBlur(3, 35.0, 0.5)", "RandomMotionBlur: is not known here; write ops.MotionBlur()"),
         ("K.RandomTranspose()", "RandomTranspose: is not known here; write ops.Transpose()"),
         ("K.RandomPlasmaShadow()", "RandomPlasmaShadow: is not known here; write ops.Shadow()"),
-        ("T.RandomShortestSize([480, 512])", "RandomShortestSize: is not known here; write ops.OneCrop(chains=[[ops."),
+        ("A.RandomShortestSize([480, 512])", "RandomShortestSize: is not known here; write ops.OneCrop(chains=[[ops."),
         ("T.FixedSizeCrop((64, 64))", "FixedSizeCrop: is not known here; write ops.RandomCrop(size=224, pad_if_needed"),
         (
             "T.RandomCrop(64, fill={'others': 'red'})",

@@ -753,6 +753,11 @@ def test_one_number_normalises_all_channels(mean: Any, std: Any) -> None:
             {"factor": (0.6, 0.9), "size": (100, 200)},
             r"factor=\(0\.6, 0\.9\) and size=\(100, 200\) both say how large .*Leave one of them out",
         ),
+        (
+            ops.RandomResizedCrop,
+            {"size": 99, "own_size": True},
+            "size=99 and own_size both say how large the result is",
+        ),
         (ops.RandomResizedCrop, {"height_px": 20}, r"height_px=20 must be two heights in pixels, each in 1..65535"),
         (ops.RandomResize, {"factor": (0.001, 1.0)}, r"factor=\(0.001, 1.0\) leaves 0.01..100. Choose factors nearer"),
         (ops.RandomResize, {"factor": (2.0, 1.0)}, "its first number is the larger one. Swap them"),

@@ -96,13 +96,17 @@ def test_outlines_as_roboflow_and_labelme_write_them(tmp_path: Path) -> None:
         assert boxes_of(found) == [[5 - first, 3 - first, 21, 31]] * 3
 
 
-@pytest.mark.parametrize("polygon", ["", numbered((1, 1), (3, 3)), numbered((1, 1), (3, 3)) + "<x3>4</x3>", "<x1>a</x1>"])
+@pytest.mark.parametrize(
+    "polygon", ["", numbered((1, 1), (3, 3)), numbered((1, 1), (3, 3)) + "<x3>4</x3>", "<x1>a</x1>"]
+)
 def test_an_object_stays_whose_outline_cannot_be_one(tmp_path: Path, polygon: str) -> None:
     put_images(tmp_path)
     put_xml(tmp_path / "a.xml", an_object(1, 2, 8, 9), an_object(1, 1, 9, 9, further=f"<polygon>{polygon}</polygon>"))
     source = VocSource(tmp_path)
     assert len(boxes_of(everything(source))) == 2 and everything(source).polygons is None
-    told = f"1 object with a <polygon> that has no x and y of three corners, read without it (the first: {tmp_path}/a.xml"
+    told = (
+        f"1 object with a <polygon> that has no x and y of three corners, read without it (the first: {tmp_path}/a.xml"
+    )
     assert [line for line in source.notes if line.startswith(told)]
 
 
