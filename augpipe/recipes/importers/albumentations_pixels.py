@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from augpipe import ops
+from augpipe.ops import Op
+from augpipe.ops.op import MAX_SIDE_PX
 from augpipe.recipes.importers.albumentations_values import from_zero, limits_of, name_of
 from augpipe.recipes.importers.findings import Findings, Maker
 from augpipe.recipes.importers.makers import jitter, levels, refused, same, shifted, twice
@@ -141,6 +143,19 @@ def _holes(found: Findings, one: Mapping[str, Any], fields: dict[str, Any], note
     unit = "fraction" if is_fraction else "px"
     made = ops.CoarseDropout.model_validate({**fields, "unit": unit, "fill": _fill(one), "p": one["p"]})
     found.add(name_of(one), made, note=f"{note} {_of_masks(one)}".strip())
+
+
+def _stripes(found: Findings, one: Mapping[str, Any]) -> None:
+    """Rectangles from edge to edge, of as many as are drawn: none is one without a chance."""
+    made: list[Op] = []
+    for axis, length, across in (("x", "width", "height"), ("y", "height", "width")):
+        (fewest, most), limits = one[f"num_masks_{axis}"], one[f"mask_{axis}_length"]
+        if most and limits[1]:
+            fields = {"num": (max(fewest, 1), most), length: limits, across: (MAX_SIDE_PX,) * 2, "fill": _fill(one)}
+            p = most / (most + 1) if fewest == 0 else 1.0
+            made.append(ops.CoarseDropout.model_validate({**fields, "p": p}))
+    stripes = ops.AllOf(ops=tuple(made) or (ops.Identity(),), p=one["p"])
+    found.add("XYMasking", stripes, note=_of_masks(one))
 
 
 def _fill(one: Mapping[str, Any]) -> tuple[float, float, float]:
@@ -324,6 +339,7 @@ PIXELS: dict[str, Maker] = {
     "HueSaturationValue": _hue_saturation_value,
     "CoarseDropout": _coarse_dropout,
     "Cutout": _cutout,
+    "XYMasking": _stripes,
     "GridDropout": _grid_dropout,
     "PixelDropout": _pixel_dropout,
     "RGBShift": _rgb_shift,

@@ -189,6 +189,7 @@ MADE: dict[str, Maker] = {
     "RandomGrayscale": same(ops.Grayscale),
     "RandomSharpness": same(ops.Sharpness, factor=lambda one: range_of(one, "sharpness")),
     "RandomInvert": same(ops.Invert),
+    "RandomAutoContrast": same(ops.AutoContrast),
     "RandomSolarize": _solarize,
     "RandomEqualize": same(ops.Equalize, note="by Pillow's formula."),
     "RandomGaussianBlur": _gaussian_blur,

@@ -32,7 +32,9 @@ VERSIONS = ("2", "1")
 """Of albumentations, whose arguments and defaults changed with version 2; the first that takes all calls is taken."""
 ERASING_OF_TIMM = ("timm.data.RandomErasing", "timm.data.random_erasing.RandomErasing")
 """Where timm has the one transform that stands among torchvision's."""
-PAIRS = {"blur_limit": 3, "clip_limit": 1, "sigma_limit": 0, "var_limit": 0}
+PAIRS = {"blur_limit": 3, "clip_limit": 1, "sigma_limit": 0, "var_limit": 0} | dict.fromkeys(
+    ("num_masks_x", "num_masks_y", "mask_x_length", "mask_y_length"), 0
+)
 """Limits of albumentations that begin at this number where only the largest is given."""
 
 

@@ -825,3 +825,31 @@ def test_a_drawn_order_is_that_of_the_list() -> None:
         found = importers.from_text(text.format(num))
         assert found.recipe.ops == (ops.SomeOf(ops=held, num=(num, num), p=0.7),)
         assert found.rows[-1].note == told
+
+
+def test_stripes_are_rectangles_from_edge_to_edge() -> None:
+    """Of as many as are drawn, which may be none; a number alone is the most."""
+    columns = ops.CoarseDropout(num=(1, 3), width=(5, 9), height=(65535, 65535), p=0.75)
+    rows = {"width": (65535, 65535), "p": 1.0}
+    for text, held, p in (
+        ("num_masks_x=(0, 3), mask_x_length=(5, 9), p=1.0", [columns], 1.0),
+        ("num_masks_x=3, mask_x_length=9", [ops.CoarseDropout(**{**columns.model_dump(), "width": (0, 9)})], 0.5),
+        (
+            "num_masks_y=(2, 2), mask_y_length=(4, 4), fill=9",
+            [ops.CoarseDropout(num=(2, 2), height=(4, 4), fill=9, **rows)],
+            0.5,
+        ),
+        (
+            "num_masks_x=(0, 3), mask_x_length=(5, 9), num_masks_y=(1, 2), mask_y_length=(3, 4), p=0.2",
+            [columns, ops.CoarseDropout(num=(1, 2), height=(3, 4), **rows)],
+            0.2,
+        ),
+        ("num_masks_x=1, p=1", [ops.Identity()], 1.0),
+    ):
+        found = importers.from_text(f"A.Compose([A.XYMasking({text})])", version="2")
+        assert found.recipe.ops == (ops.AllOf(ops=held, p=p),), text
+    with pytest.raises(ValueError, match="XYMasking: fill='random' is not mapped; levels are"):
+        importers.from_text("A.XYMasking(1, 0, (4, 9), fill='random')", version="2")
+    recipe = Recipe(ops=[ops.CoarseDropout(num=(1, 1), width=(5, 5), height=(65535, 65535), p=1.0)])
+    striped = Augment(recipe, dtype="uint8", layout="NHWC", framework="numpy")(np.full((20, 30, 3), 255, np.uint8))
+    assert (np.asarray(striped) == 0).sum() == 3 * 20 * 5

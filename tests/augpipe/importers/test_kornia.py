@@ -293,3 +293,7 @@ def test_quarter_turns_are_of_a_number_that_is_rounded() -> None:
     assert made == ops.OneOf(ops=(turns[2], turns[3], turns[0], turns[1]), p=1.0)  # two turns either way are the same
     (made, _) = importers.from_text("K.RandomRotation90(times=(-1, -1), p=1.0)").recipe.ops
     assert made == ops.OneOf(ops=(turns[3],), p=1.0)
+
+
+def test_an_autocontrast_is_that_of_each_channel() -> None:
+    assert importers.from_text("K.RandomAutoContrast(p=0.3)").recipe.ops[0] == ops.AutoContrast(p=0.3)
