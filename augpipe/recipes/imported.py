@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from augpipe.recipes.importers import albumentations, hugging_face, kornia, timm, torchvision
-from augpipe.recipes.importers.findings import Findings, Row, table_of
+from augpipe.recipes.importers.findings import Findings
 from augpipe.recipes.importers.reasons import in_their_words
+from augpipe.recipes.importers.rows import Row, table_of
 from augpipe.recipes.importers.text import found_in as found_in_text
 from augpipe.recipes.importers.timm_objects import NO_NORMALIZE, Unread, arguments_of
 from augpipe.recipes.recipe import Recipe

@@ -11,8 +11,8 @@ from pathlib import Path
 from augpipe import importers
 from augpipe.ops import Op
 from augpipe.recipes.importers import albumentations, timm, torchvision
-from augpipe.recipes.importers.findings import Row
 from augpipe.recipes.importers.measured import figures
+from augpipe.recipes.importers.rows import Row
 from augpipe.recipes.importers.text import parameters
 from augpipe.validation.written import written
 from docs.site.tables import table

@@ -14,7 +14,6 @@ from augpipe.recipes.importers.albumentations_affine import (
 )
 from augpipe.recipes.importers.albumentations_values import (
     border_of,
-    from_zero,
     limits_of,
     look_of,
     look_of_resize,
@@ -23,7 +22,7 @@ from augpipe.recipes.importers.albumentations_values import (
 )
 from augpipe.recipes.importers.chosen import at_times
 from augpipe.recipes.importers.findings import Findings, Maker
-from augpipe.recipes.importers.makers import FIELD, floored_centre, refused, same, twice
+from augpipe.recipes.importers.makers import FIELD, floored_centre, reaching, refused, same, twice
 from augpipe.recipes.importers.sides import KEEPS_SHAPE
 
 ALL_BOXES = (
@@ -180,8 +179,7 @@ def _affine(found: Findings, one: Mapping[str, Any]) -> None:
 def _perspective(found: Findings, one: Mapping[str, Any]) -> None:
     if not one["keep_size"] or one.get("fit_output"):
         raise ValueError("keep_size=False and fit_output=True make frames of other sides, and are not mapped")
-    low, high = (float(end) for end in from_zero(one["scale"]))
-    made = ops.Perspective(inner_std=(low, high), p=one["p"])
+    made = ops.Perspective(inner_std=reaching(0.0, one["scale"]), p=one["p"])
     is_new = found.measured_as == ("albumentations-2",)
     limit = "0.32, counted from 0 again" if is_new else "1"
     note = (

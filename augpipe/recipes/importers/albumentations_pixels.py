@@ -7,9 +7,9 @@ from typing import Any
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.op import MAX_SIDE_PX
-from augpipe.recipes.importers.albumentations_values import from_zero, limits_of, name_of
+from augpipe.recipes.importers.albumentations_values import limits_of, name_of
 from augpipe.recipes.importers.findings import Findings, Maker
-from augpipe.recipes.importers.makers import jitter, levels, refused, same, shifted, twice
+from augpipe.recipes.importers.makers import jitter, levels, reaching, refused, same, shifted, twice
 
 OPENCV_SIGMAS = {3: 0.8493, 5: 1.08, 7: 1.42}
 """The sigmas that are nearest to the kernels that OpenCV has of these sizes for a sigma of 0."""
@@ -117,7 +117,7 @@ def _additive_noise(found: Findings, one: Mapping[str, Any]) -> None:
     """imgaug's, whose standard deviations are in levels."""
     if any(twice(one["loc"])):
         raise ValueError(f"loc={one['loc']}, a mean that is not 0, is not mapped; set it to 0")
-    fields = {"std": from_zero(one["scale"]), "per_channel": one["per_channel"], "p": one["p"]}
+    fields = {"std": reaching(0.0, one["scale"]), "per_channel": one["per_channel"], "p": one["p"]}
     found.add("IAAAdditiveGaussianNoise", ops.Noise.model_validate(fields))
 
 
@@ -256,7 +256,7 @@ def _gaussian_blur(found: Findings, one: Mapping[str, Any]) -> None:
 def _advanced_blur(found: Findings, one: Mapping[str, Any]) -> None:
     """A round Gaussian of the sigmas along x, in a kernel of each size that is drawn."""
     smallest, largest = _sides(one)
-    sigma = from_zero(one["sigma_x_limit"] if "sigma_x_limit" in one else one["sigmaX_limit"])
+    sigma = reaching(0.0, one["sigma_x_limit"] if "sigma_x_limit" in one else one["sigmaX_limit"])
     sizes = range(smallest, largest + 1, 2)
     made = [ops.GaussianBlur.model_validate({"sigma_px": sigma, "kernel_px": size, "p": 1.0}) for size in sizes]
     one_of = made[0].model_copy(update={"p": one["p"]}) if len(made) == 1 else ops.OneOf(ops=tuple(made), p=one["p"])
@@ -317,7 +317,7 @@ def _sharpen(found: Findings, one: Mapping[str, Any]) -> None:
 
 def _blend(kind: type[ops.Sharpen | ops.Emboss], name: str) -> Maker:
     def add(found: Findings, one: Mapping[str, Any]) -> None:
-        alpha, other = (from_zero(one.get(field, kind.model_fields[field].default)) for field in ("alpha", name))
+        alpha, other = (reaching(0.0, one.get(field, kind.model_fields[field].default)) for field in ("alpha", name))
         found.add(name_of(one), kind.model_validate({"alpha": alpha, name: other, "p": one["p"]}))
 
     return add

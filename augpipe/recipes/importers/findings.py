@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
-from augpipe.ops import AllOf, Normalize, Op
+from augpipe.ops import Normalize, Op
 from augpipe.ops.crops import seen_beyond
 from augpipe.ops.op import Beyond, keyed
 from augpipe.ops.resizes import left_unlike
@@ -30,9 +30,9 @@ from augpipe.recipes.importers.looks import (
 )
 from augpipe.recipes.importers.measured import judged
 from augpipe.recipes.importers.reasons import in_their_words, reason, unknown
+from augpipe.recipes.importers.rows import Look, Row, table_of
 from augpipe.recipes.importers.sides import sides_of
 from augpipe.recipes.importers.units import leave_out_behind, normalize_last
-from augpipe.reports.tables import Table
 
 BROUGHT_BACK = "pixels that an earlier map moved out of the image are seen again, where there its border is."
 """What differs in a map behind another one, where one look-up does both."""
@@ -40,55 +40,8 @@ BEFORE_RESIZES = "its border is made of pixels before they are resized, and ther
 """What differs in a border: by up to 7 levels in the mean of a padding, and 2 of photographs that a map moves."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Look:
-    """How a transform looks between pixels."""
-
-    interpolation: str
-    antialias: bool | None = None
-    """Whether shrinking averages; None where the transform does not shrink."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """What became of a transform."""
-
-    name: str
-    """The name of the transform in its library."""
-    ops: tuple[Op, ...] = ()
-    verdict: Literal["exact", "near", "not measured", "left out"] = "not measured"
-    """Measured: within one of 256 levels in the mean, with draws alike; other than that; neither; nothing."""
-    note: str = ""
-    """What differs, or why it is left out."""
-    look: Look | None = None
-    """How it looks between pixels, if it does."""
-    beyond: Beyond | None = None
-    """What it shows beyond the image, if it does."""
-    holds: bool = False
-    """Whether its ops are of transforms that have rows of their own."""
-    levels: tuple[float, float] | None = None
-    """The mean and the largest difference of pixels, in levels of 256, as far as it was measured."""
-    forms: tuple[str, ...] = ()
-    """The names that figures of it are kept under."""
-    loses_units: bool = False
-    """Whether it is left out, and changes or may change what numbers count in behind it."""
-
-    @property
-    def became(self) -> str:
-        """The ops by name; of a group that is made of one transform, those in it."""
-        parts = [op.ops if isinstance(op, AllOf) and not self.holds else (op,) for op in self.ops]
-        return ", ".join(op.key for part in parts for op in part)
-
-    @property
-    def told(self) -> str:
-        """What is said of it where a list names it."""
-        return f"{self.name}: {self.note}"
-
-
-def table_of(rows: Sequence[Row]) -> Table:
-    """What became of transforms: a name, ops, a verdict (exact, near, not measured, left out), and what differs."""
-    cells = [(row.name, row.became or "-", row.verdict, row.note) for row in rows]
-    return Table(columns=("transform", "became", "verdict", "what differs"), rows=cells, num_left=4)
+USUAL_LOOK = Look(interpolation="bilinear", antialias=True)
+"""That of a recipe whose transforms do not look between pixels."""
 
 
 @dataclass(kw_only=True)
@@ -127,7 +80,7 @@ class Findings:
     """The labels that label maps show beyond the image there, and by which transforms."""
     beyond: Beyond = ("context", (0.0, 0.0, 0.0))
     """What the recipe shows beyond the image; known when all is found, as the next one."""
-    look: Look = Look(interpolation="bilinear", antialias=True)
+    look: Look = USUAL_LOOK
     """How the recipe looks between pixels."""
 
     def add(
@@ -188,10 +141,7 @@ class Findings:
 
     def within(self) -> "Findings":
         """For transforms within another one: the same lists, and ops of their own."""
-        inner = Findings(source=self.source, measured_as=self.measured_as, name_of=self.name_of, read=self.read)
-        inner.rows, inner.notes, inner.outer, inner.is_held = self.rows, self.notes, [*self.outer, *self.ops], True
-        inner.makers, inner.changes_units, inner.container = self.makers, self.changes_units, self.container
-        return inner
+        return replace(self, ops=[], outer=[*self.outer, *self.ops], is_held=True)
 
     @property
     def normalize(self) -> Normalize | None:
@@ -214,7 +164,7 @@ class Findings:
             self.ops[:] = [op for op in self.ops if op is not unlike]
             for place in self._rows_of(unlike):
                 told = "leaves each image at its own size; put RandomCrop, or another crop or Resize, behind it"
-                self.rows[place] = Row(name=self.rows[place].name, verdict="left out", note=told)
+                self.rows[place] = self.rows[place].left_out(told)
 
     def _fits(self, listed: list[Op]) -> bool:
         """Whether ops take no more passes than a view may."""
@@ -247,7 +197,7 @@ class Findings:
 
     def _rows_of(self, op: Op) -> list[int]:
         """The places of the rows that have an op of their own."""
-        return [place for place, row in enumerate(self.rows) if any(own is op for own in row.ops)]
+        return [place for place, row in enumerate(self.rows) if row.has(op)]
 
     def differs(self, place: int, told: str, *, is_noted: bool = False) -> None:
         """One more difference of a row, which is among the notes where it is not yet."""
@@ -316,7 +266,7 @@ class Findings:
     def _held_alone(self, row: Row) -> bool:
         """Have the group that holds a map look alone, and maps in it that meet do so in turn, where there are passes
         left for that; else as one."""
-        for old in [op for op in self._held_in(row) if all(own is not op for own in row.ops)]:
+        for old in [op for op in self._held_in(row) if not row.has(op)]:
             rows = [one for one in self.rows if one.look and any(own is old for own in self._held_in(one))]
             looks = {one.look.interpolation for one in rows if one.look}
             if len(looks) != 1:

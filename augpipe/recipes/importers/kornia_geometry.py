@@ -8,9 +8,10 @@ import numpy as np
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.policies.automatic import one_of
-from augpipe.recipes.importers.findings import Findings, Look, Maker
+from augpipe.recipes.importers.findings import Findings, Maker
 from augpipe.recipes.importers.kornia_values import OF_GEOMETRY, border_name, name_of, range_of, read, rounded
 from augpipe.recipes.importers.makers import FIELD, SQUARE_PX, UNEVEN, floored_centre, levels, padded_crop, same
+from augpipe.recipes.importers.rows import Look
 
 BLACK = ("constant", (0.0, 0.0, 0.0))
 """What most of its geometry shows beyond the image."""

@@ -8,7 +8,8 @@ import numpy as np
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.recipes.importers.constants import PILLOW
-from augpipe.recipes.importers.findings import Findings, Look, Maker
+from augpipe.recipes.importers.findings import Findings, Maker
+from augpipe.recipes.importers.rows import Look
 
 PILLOW_FILTERS = {nth: name.lower() for name, nth in PILLOW.items()}
 OF_NUMPY = {"symmetric": "reflect", "reflect": "reflect_101"}
@@ -119,6 +120,12 @@ def twice(value: Any) -> tuple[Any, ...]:
 def either_way(value: Any, centre: float = 0.0) -> tuple[float, float]:
     """A range that may be given as how far it reaches either way."""
     low, high = value if isinstance(value, list | tuple) else (centre - value, centre + value)
+    return float(low), float(high)
+
+
+def reaching(start: float, value: Any) -> tuple[float, float]:
+    """A range, which begins or ends at `start` where it is given as one number."""
+    low, high = value if isinstance(value, list | tuple) else sorted((start, value))
     return float(low), float(high)
 
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from augpipe.recipes.importers import albumentations, kornia, timm, torchvision
-from augpipe.recipes.importers.calls import Call, Script
+from augpipe.recipes.importers.calls import Call, Script, with_calls
 from augpipe.recipes.importers.findings import Findings
 from augpipe.recipes.importers.kornia_values import OF_GEOMETRY
 from augpipe.recipes.importers.makers import either_way, twice
@@ -142,16 +142,10 @@ def _object(call: Call) -> Any:
         return type(call.name, (), given)()
     path = call.path.removesuffix(call.name) + OLD_TRANSFORMS.get(call.name, call.name)
     call = replace(call, path=path, kwargs={OLD_NAMES.get(name, name): value for name, value in call.kwargs.items()})
-    given = {name: _made(value) for name, value in _bound("torchvision", call).items()}
+    given = {name: with_calls(value, _object) for name, value in _bound("torchvision", call).items()}
     normal = NORMAL.get(call.name, {})
     given = {name: normal[name](value) if name in normal else value for name, value in given.items()}
     return type(call.name, (), given)()
-
-
-def _made(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return type(value)(_made(one) for one in value)
-    return _object(value) if isinstance(value, Call) else value
 
 
 def _angles(value: Any) -> Any:
@@ -308,11 +302,5 @@ def _as_dict(call: Call, version: str, ignored: list[str] | None = None) -> dict
     for name, value in _bound(f"albumentations-{version}", call, ignored).items():
         if name in PAIRS and isinstance(value, int | float):
             value = (0 if call.name == "GaussianBlur" else PAIRS[name], value)  # its kernel may follow from sigma
-        made[name] = _dicts(value, version, ignored)
+        made[name] = with_calls(value, lambda held: _as_dict(held, version, ignored))
     return made
-
-
-def _dicts(value: Any, version: str, ignored: list[str] | None) -> Any:
-    if isinstance(value, list | tuple):
-        return [_dicts(one, version, ignored) for one in value]
-    return _as_dict(value, version, ignored) if isinstance(value, Call) else value

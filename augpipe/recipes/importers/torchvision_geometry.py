@@ -8,8 +8,9 @@ from typing import Any
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.op import Beyond
-from augpipe.recipes.importers.findings import Findings, Look, Maker
+from augpipe.recipes.importers.findings import Findings, Maker
 from augpipe.recipes.importers.makers import FIELD, OF_NUMPY, PILLOW_FILTERS, UNEVEN, levels, padded_crop, refused, same
+from augpipe.recipes.importers.rows import Look
 from augpipe.recipes.importers.sides import are_at_least
 from augpipe.validation.models import changed
 

@@ -210,6 +210,13 @@ def test_a_fill_for_each_type_is_that_of_images_and_told_for_masks(call: str, fi
     assert not any(note.startswith("label maps") for note in only.notes)
 
 
+def test_a_fill_of_masks_is_told_within_a_group_too() -> None:
+    turned = "v2.RandomRotation(10, fill={tv_tensors.Image: 9, tv_tensors.Mask: 3})"
+    for group in (f"v2.RandomApply([{turned}])", f"v2.RandomChoice([{turned}, v2.RandomHorizontalFlip()])"):
+        notes = importers.from_text(f"v2.Compose([{group}])").notes
+        assert any(note.startswith("label maps: there they show 3 (RandomRotation)") for note in notes), group
+
+
 def test_one_channel() -> None:
     found = importers.from_torchvision(
         compose(make("Grayscale", num_output_channels=1), make("Resize", size=[28, 28]), TO_TENSOR)
