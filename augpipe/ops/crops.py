@@ -198,6 +198,11 @@ class RandomCrop(PlacedCrop):
     """What padding shows: `fill`, the outermost pixel (`edge`), or the image by a border of `Recipe`."""
     fill: Fill = (0.0, 0.0, 0.0)
     """R, G, B of a constant border, in 0..255, or one number for all."""
+    at: Annotated[
+        tuple[Annotated[int, Field(ge=0, le=MAX_SIDE_PX)], Annotated[int, Field(ge=0, le=MAX_SIDE_PX)]] | None,
+        told("must be two whole numbers of pixels from 0 on, column and row: {name}=[10, 20]"),
+    ] = None
+    """Column and row of the crop's first pixel in the image, for a crop that is always at one place. None: any."""
     p: Probability = 1.0
     """How often the crop's place is drawn; otherwise it is the centre. The image is cropped either way."""
     keep_objects: KeepObjects | None = None
@@ -209,12 +214,21 @@ class RandomCrop(PlacedCrop):
     formula = "torchvision's `RandomCrop(size, padding)`"
     caption_text = "crop x {x}, y {y}"
 
+    @model_validator(mode="after")
+    def _has_one_place(self) -> Self:
+        if self.at is not None and (self.p != 1.0 or self.keep is not None):
+            other = f"p={self.p:g} when it is elsewhere" if self.keep is None else "keep_objects draws another place"
+            raise ValueError(f"at={self.at} says where the crop is, and {other}. Leave one of them out.")
+        return self
+
     @property
     def num_variants(self) -> int | None:
-        return None
+        return None if self.at is None else 1
 
     @property
     def draws_text(self) -> str:
+        if self.at is not None:
+            return "nothing"
         outside = f", up to {self.padding} px outside" if self.padding else ""
         return f"a place in whole pixels{outside}{self.kept_text}"
 
@@ -224,9 +238,13 @@ class RandomCrop(PlacedCrop):
 
     @property
     def centred(self) -> Op:
+        if self.at is not None:
+            return self
         return self.model_copy(update={"p": 0.0, "keep_objects": None}) if self.beyond else CenterCrop(size=self.size)
 
     def place(self, words: RandomWords, frame: Frame) -> Drawn:
+        if self.at is not None:
+            return {name: np.full(frame.num, place, np.int32) for name, place in zip("xy", self.at, strict=True)}
         height, width = pair(self.size)
         applied = words.happens(0, self.p)
         places = []
@@ -258,13 +276,17 @@ class RandomCrop(PlacedCrop):
 
     def refuses(self, height: int, width: int) -> str | None:
         need = pair(self.size)
+        remedy = "Put a ResizeShortest before it, or set pad_if_needed."
+        if self.at is not None:
+            column, row = self.at
+            if self.pad_if_needed or (height >= row + need[0] and width >= column + need[1]):
+                return None
+            told = f"and takes {need[0]}x{need[1]} from column {column} and row {row} on"
+            return f"random_crop gets {height}x{width} pixels, {told}. {remedy}"
         if self.pad_if_needed or min(height - need[0], width - need[1]) + 2 * self.padding >= 0:
             return None
         padded = f" and {self.padding} pixels of padding" if self.padding else ""
-        return (
-            f"random_crop gets {height}x{width} pixels{padded}, fewer than its {need[0]}x{need[1]}. Put a "
-            "ResizeShortest before it, or set pad_if_needed."
-        )
+        return f"random_crop gets {height}x{width} pixels{padded}, fewer than its {need[0]}x{need[1]}. {remedy}"
 
 
 class RandomResizedCrop(PlacedCrop):

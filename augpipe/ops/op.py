@@ -64,6 +64,7 @@ KINDS: dict[str, type["Op"]] = {}
 
 NEW_FIELDS = {
     "align_corners",
+    "at",
     "blue_first",
     "cells",
     "corners",

@@ -917,6 +917,7 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "random_resized_crop by middles": (ops.Flip(), ops.RandomResizedCrop(size=(60, 31), align_corners=True)),
     "random_resized_crop in pixels": (ops.RandomResizedCrop(size=(40, 66), height_px=(20, 70), ratio=(0.5, 1.3)),),
     "random_crop": (ops.RandomCrop(size=(37, 41)),),
+    "random_crop at a place, flip": (ops.RandomCrop(size=(37, 41), at=(11, 7)), ops.Flip(p=1.0)),
     "random_crop, padded": (ops.RandomCrop(size=(70, 60), padding=20, fill=(9.0, 99.0, 200.0)),),
     "random_crop, larger": (ops.RandomCrop(size=(140, 150), pad_if_needed=True, border="reflect"),),
     "resize": (ops.Resize(size=(40, 77)),),

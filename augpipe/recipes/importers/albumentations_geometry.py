@@ -103,6 +103,17 @@ def _add_crop(found: Findings, one: Mapping[str, Any], crop: Op) -> None:
     found.add(name_of(one), ops.Pad.model_validate(fields), crop)
 
 
+def _crop_at(found: Findings, one: Mapping[str, Any]) -> None:
+    if one.get("pad_if_needed"):
+        raise ValueError("pad_if_needed=True is not mapped; put PadIfNeeded before it")
+    for axis in "xy":
+        if one[f"{axis}_min"] >= one[f"{axis}_max"]:
+            ends = f"{axis}_min={one[f'{axis}_min']} and {axis}_max={one[f'{axis}_max']}"
+            raise ValueError(f"{ends} leave no pixel between them")
+    size = one["y_max"] - one["y_min"], one["x_max"] - one["x_min"]
+    found.add("Crop", _at_times(one, ops.RandomCrop(size=size, at=(one["x_min"], one["y_min"]))))
+
+
 def _sized_crop(one: Mapping[str, Any], **fields: Any) -> Op:
     return ops.RandomResizedCrop.model_validate({"size": size_of(one), **fields})
 
@@ -268,6 +279,7 @@ GEOMETRY: dict[str, Maker] = {
     "LongestMaxSize": _resized(lambda one: ops.ResizeLongest(size=_length(one))),
     "PadIfNeeded": _pad,
     "RandomCrop": lambda found, one: _add_crop(found, one, ops.RandomCrop(size=size_of(one))),
+    "Crop": _crop_at,
     "RandomSizedBBoxSafeCrop": _resized(_safe_crop, ALL_BOXES),
     "AtLeastOneBBoxRandomCrop": _crop_of_a_box,
     "BBoxSafeRandomCrop": refused(

@@ -13,7 +13,7 @@ from typing import Any
 from augpipe.recipes.importers import albumentations, kornia, timm, torchvision
 from augpipe.recipes.importers.calls import Call, Script, with_calls
 from augpipe.recipes.importers.findings import Findings
-from augpipe.recipes.importers.kornia_values import OF_GEOMETRY
+from augpipe.recipes.importers.kornia_values import OF_FUNCTIONS
 from augpipe.recipes.importers.makers import either_way, twice
 from augpipe.validation.suggest import nearest
 
@@ -194,8 +194,8 @@ def _augmentation(call: Call) -> Any:
         made.data_keys = call.kwargs.get("data_keys")
         made._same_on_batch = call.kwargs.get("same_on_batch", False)
         return made
-    if call.path.startswith(OF_GEOMETRY) and call.name in parameters("kornia-geometry"):
-        made.__dict__.update(_bound("kornia-geometry", call))
+    if call.path.startswith(OF_FUNCTIONS) and call.name in parameters("kornia-functions"):
+        made.__dict__.update(_bound("kornia-functions", call))
         return made
     if not call.path.startswith("kornia.augmentation."):
         return made  # refused by its name

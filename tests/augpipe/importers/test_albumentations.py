@@ -853,3 +853,17 @@ def test_stripes_are_rectangles_from_edge_to_edge() -> None:
     recipe = Recipe(ops=[ops.CoarseDropout(num=(1, 1), width=(5, 5), height=(65535, 65535), p=1.0)])
     striped = Augment(recipe, dtype="uint8", layout="NHWC", framework="numpy")(np.full((20, 30, 3), 255, np.uint8))
     assert (np.asarray(striped) == 0).sum() == 3 * 20 * 5
+
+
+def test_a_crop_at_a_place() -> None:
+    for version in ("1", "2"):
+        found = importers.from_text("A.Compose([A.Crop(x_min=109, y_min=39, x_max=529, y_max=359)])", version=version)
+        assert found.recipe.ops == (ops.RandomCrop(size=(320, 420), at=(109, 39)),)
+    image = np.arange(20 * 30 * 3, dtype=np.uint8).reshape(20, 30, 3)
+    found = importers.from_text("A.Compose([A.Crop(4, 3, 9, 15)])", version="1")
+    shown = Augment(found.recipe, dtype="uint8", layout="NHWC", framework="numpy")(image)
+    np.testing.assert_array_equal(shown, image[3:15, 4:9])
+    with pytest.raises(ValueError, match=r"Crop: x_min=9 and x_max=9 leave no pixel between them"):
+        importers.from_text("A.Compose([A.Crop(9, 3, 9, 15)])", version="1")
+    with pytest.raises(ValueError, match=r"Crop: pad_if_needed=True is not mapped; put PadIfNeeded before it"):
+        importers.from_text("A.Compose([A.Crop(4, 3, 9, 15, pad_if_needed=True)])", version="2")

@@ -297,3 +297,20 @@ def test_quarter_turns_are_of_a_number_that_is_rounded() -> None:
 
 def test_an_autocontrast_is_that_of_each_channel() -> None:
     assert importers.from_text("K.RandomAutoContrast(p=0.3)").recipe.ops[0] == ops.AutoContrast(p=0.3)
+
+
+def test_a_filter_of_kornia_is_a_blur() -> None:
+    text = "torch.nn.Sequential(K.RandomHorizontalFlip(), kornia.filters.GaussianBlur2d({}))"
+    found = importers.from_text(text.format("(3, 3), (1.5, 1.5)"))
+    assert found.recipe.ops[:2] == (ops.Flip(), ops.GaussianBlur(sigma_px=(1.5, 1.5), kernel_px=3, p=1.0))
+    one = type(
+        "GaussianBlur2d", (), {"__module__": "kornia.filters.gaussian", "kernel_size": 5, "border_type": "circular"}
+    )()
+    one.sigma = torch.tensor([[0.5, 0.5]])
+    found = importers.from_kornia(one)
+    assert found.recipe.ops[0] == ops.GaussianBlur(sigma_px=(0.5, 0.5), kernel_px=5, p=1.0)
+    assert found.rows[0].note == "border_type=circular becomes reflect."
+    with pytest.raises(
+        ValueError, match=r"GaussianBlur2d: sigma=\(1\.0, 2\.0\) is not mapped; two numbers that are alike are"
+    ):
+        importers.from_text(text.format("(3, 3), (1.0, 2.0)"))
