@@ -31,7 +31,7 @@ from augpipe.recipes.importers.looks import (
 from augpipe.recipes.importers.measured import judged
 from augpipe.recipes.importers.reasons import in_their_words, reason, unknown
 from augpipe.recipes.importers.rows import Look, Row, table_of
-from augpipe.recipes.importers.sides import sides_of
+from augpipe.recipes.importers.sides import pads_nothing, sides_of
 from augpipe.recipes.importers.units import leave_out_behind, normalize_last
 
 BROUGHT_BACK = "pixels that an earlier map moved out of the image are seen again, where there its border is."
@@ -181,7 +181,7 @@ class Findings:
         for step, look_up in late_steps(passes, self.beyond, interpolation):
             self._act_late(step, look_up)
         for one in (one for own in passes for one in bordered_behind_resizes(self.rows, own)):
-            for place in self._rows_of(one):
+            for place in self._rows_of(one) if not pads_nothing(one, self.ops) else ():
                 self.differs(place, BEFORE_RESIZES)
         for names in (looked_at_once(self.rows, own) for own in passes):
             if len(names) > 1:

@@ -867,3 +867,9 @@ def test_a_crop_at_a_place() -> None:
         importers.from_text("A.Compose([A.Crop(9, 3, 9, 15)])", version="1")
     with pytest.raises(ValueError, match=r"Crop: pad_if_needed=True is not mapped; put PadIfNeeded before it"):
         importers.from_text("A.Compose([A.Crop(4, 3, 9, 15, pad_if_needed=True)])", version="2")
+
+
+def test_a_padding_that_adds_nothing_has_no_border() -> None:
+    text = "A.Compose([A.RandomSizedCrop((384, 640), {0}, {0}), A.PadIfNeeded(None, None, 32, 32)])"
+    for side, verdict in ((512, "exact"), (500, "near")):
+        assert importers.from_text(text.format(side), version="1").rows[-1].verdict == verdict

@@ -582,6 +582,13 @@ def test_a_crop_by_overlap_is_one_that_keeps_objects() -> None:
     assert importers.from_torchvision(own()).recipe.ops == (iou_crop([0.5, 1.0]),)
 
 
+def test_what_keeps_a_frame_s_size_tells_no_other_one() -> None:
+    for step in ("v2.RandomIoUCrop()", "v2.RandomZoomOut()"):
+        for before, is_noted in (("", True), ("v2.Resize((256, 256)), ", False)):
+            notes = importers.from_text(f"v2.Compose([{before}{step}, v2.CenterCrop(200)])").notes
+            assert any(note.startswith("CenterCrop: an image smaller than") for note in notes) is is_noted
+
+
 def test_a_short_side_of_several_is_a_choice_of_resizes() -> None:
     sizes = "min_size=(64, 80, 96), max_size=150"
     (made,) = importers.from_text(f"v2.Compose([v2.RandomShortestSize({sizes})])").recipe.ops
