@@ -56,6 +56,7 @@ def found_in(data: Any, version: str = "") -> Findings:
     versions = (version,) if version in VERSIONS else VERSIONS
     measured_as = tuple(f"albumentations-{one}" for one in versions)
     found = Findings(source="albumentations", measured_as=measured_as, name_of=name_of, read=getitem)
+    found.only = ONLY
     found.changes_units = ("Normalize", "ToFloat", "FromFloat", "ToTensor", FUNCTION)
     found.clips_blurs = "2" in versions
     _add_all(found, _flattened(data))
@@ -150,9 +151,6 @@ def _add_all(found: Findings, transforms: list[Mapping[str, Any]]) -> None:
 
 
 def _normalize(found: Findings, one: Mapping[str, Any]) -> None:
-    kind = one.get("normalization", "standard")
-    if kind != "standard":
-        raise ValueError(f"normalization={kind!r} is not mapped; 'standard' is")
     if one.get("p", 1.0) != 1.0:
         raise ValueError(f"p={one['p']}: some images of a batch would stay in levels; set p=1")
     white = float(one.get("max_pixel_value") or 255.0)
@@ -230,6 +228,27 @@ def _nothing(found: Findings, one: Mapping[str, Any]) -> None:
     pass
 
 
+ONLY: dict[str, dict[str, tuple[Any, str]]] = {
+    "Affine": {"fit_output": (False, "makes images of several sizes")},
+    "AtLeastOneBBoxRandomCrop": {"erosion_factor": (0.0, "lets the box be cut")},
+    "Crop": {"pad_if_needed": (False, "pads, as PadIfNeeded before it does")},
+    "ElasticTransform": {"approximate": (False, "is a filter of 17 pixels whatever sigma is")},
+    "GaussNoise": {"noise_scale_factor": (1.0, "draws fewer numbers than pixels")},
+    "MultiplicativeNoise": {
+        "per_channel": (False, "draws a factor a channel"),
+        "elementwise": (False, "draws a factor a pixel"),
+    },
+    "Normalize": {"normalization": ("standard", "")},
+    "Perspective": {
+        "keep_size": (True, "makes frames of other sides"),
+        "fit_output": (False, "makes frames of other sides"),
+    },
+    "RandomBrightnessContrast": {"brightness_by_max": (True, "")},
+    "RandomSizedBBoxSafeCrop": {"erosion_rate": (0.0, "lets boxes be cut")},
+    "Rotate": {"crop_border": (False, "cuts the border off")},
+    "Sharpen": {"method": ("kernel", "")},
+}
+"""See `Findings.only`."""
 MADE: dict[str, Maker] = (
     GEOMETRY
     | PIXELS

@@ -39,13 +39,7 @@ ORDERS = {0: "nearest", 1: "bilinear", 3: "bicubic"}
 
 
 def affine(one: Mapping[str, Any]) -> Op:
-    """The op of an `Affine`.
-
-    Raises:
-        ValueError: its output is as large as what it shows.
-    """
-    if one.get("fit_output"):
-        raise ValueError("fit_output=True makes images of several sizes, which is not mapped; set it to False")
+    """The op of an `Affine`."""
     given = {name: one.get(name) for name in PARTS}
     if not any(value is not None for value in given.values()):
         given |= OF_VERSION_1

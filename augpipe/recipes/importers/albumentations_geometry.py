@@ -104,8 +104,6 @@ def _add_crop(found: Findings, one: Mapping[str, Any], crop: Op) -> None:
 
 
 def _crop_at(found: Findings, one: Mapping[str, Any]) -> None:
-    if one.get("pad_if_needed"):
-        raise ValueError("pad_if_needed=True is not mapped; put PadIfNeeded before it")
     for axis in "xy":
         if one[f"{axis}_min"] >= one[f"{axis}_max"]:
             ends = f"{axis}_min={one[f'{axis}_min']} and {axis}_max={one[f'{axis}_max']}"
@@ -124,15 +122,11 @@ def _random_scale(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _safe_crop(one: Mapping[str, Any]) -> Op:
-    if one.get("erosion_rate"):
-        raise ValueError(f"erosion_rate={one['erosion_rate']} lets boxes be cut, which is not mapped; set 0")
     keep = ops.KeepObjects(rule="all", tries=200, fallback="whole")  # 1000: 48 % are whole, planned in 4x the time
     return _sized_crop(one, scale=(0.05, 1.0), ratio=(0.5, 2.0), keep_objects=keep)
 
 
 def _crop_of_a_box(found: Findings, one: Mapping[str, Any]) -> None:
-    if one.get("erosion_factor"):
-        raise ValueError(f"erosion_factor={one['erosion_factor']} lets the box be cut, which is not mapped; set 0")
     made = ops.RandomCrop(size=size_of(one), keep_objects=ops.KeepObjects(rule="whole"))
     note = "crops are drawn until one holds a box, where a box is drawn first and then a crop around it."
     found.add("AtLeastOneBBoxRandomCrop", _at_times(one, made), note=note)
@@ -144,8 +138,6 @@ def _add_map(found: Findings, one: Mapping[str, Any], op: Op, note: str = "") ->
 
 
 def _rotate(found: Findings, one: Mapping[str, Any]) -> None:
-    if one.get("crop_border"):
-        raise ValueError("crop_border is not mapped")
     _add_map(found, one, ops.Rotate(max_deg=limits_of(one, "limit"), step=None, p=one["p"]))
 
 
@@ -188,8 +180,6 @@ def _affine(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _perspective(found: Findings, one: Mapping[str, Any]) -> None:
-    if not one["keep_size"] or one.get("fit_output"):
-        raise ValueError("keep_size=False and fit_output=True make frames of other sides, and are not mapped")
     made = ops.Perspective(inner_std=reaching(0.0, one["scale"]), p=one["p"])
     is_new = found.measured_as == ("albumentations-2",)
     limit = "0.32, counted from 0 again" if is_new else "1"
@@ -226,8 +216,6 @@ def _grid_distortion(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _elastic_transform(found: Findings, one: Mapping[str, Any]) -> None:
-    if one.get("approximate"):
-        raise ValueError("approximate=True, a filter of 17 pixels whatever sigma is, is not mapped; set it to False")
     alpha, note = float(one["alpha"]), FIELD
     if one.get("noise_distribution", "uniform") == "gaussian":  # newer versions, which divide it by its largest number
         alpha *= 3.0**0.5 / LARGEST_NORMAL

@@ -43,22 +43,6 @@ def _hue_saturation_value(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("HueSaturationValue", made, note=note)
 
 
-def _brightness_contrast(found: Findings, one: Mapping[str, Any]) -> None:
-    if not one.get("brightness_by_max", True):
-        raise ValueError("brightness_by_max=False is not mapped; set it to True")
-    bright, contrast = limits_of(one, "brightness_limit"), limits_of(one, "contrast_limit")
-    made = ops.BrightnessContrast(brightness=bright, contrast=contrast, p=one["p"])
-    found.add("RandomBrightnessContrast", made)
-
-
-def _multiply(found: Findings, one: Mapping[str, Any]) -> None:
-    if one["per_channel"] or one["elementwise"]:
-        raise ValueError("per_channel and elementwise, a factor a channel or a pixel, are not mapped; leave them out")
-    low, high = twice(one["multiplier"])
-    contrast = {"brightness": (0.0, 0.0), "contrast": (low - 1.0, high - 1.0), "p": one["p"]}
-    found.add("MultiplicativeNoise", ops.BrightnessContrast.model_validate(contrast))
-
-
 def _fancy_pca(found: Findings, one: Mapping[str, Any]) -> None:
     if found.measured_as != ("albumentations-1",):
         raise ValueError(
@@ -78,8 +62,6 @@ def _to_gray(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _noise(found: Findings, one: Mapping[str, Any]) -> None:
-    if one.get("noise_scale_factor", 1.0) != 1.0:
-        raise ValueError("noise_scale_factor is not mapped; set it to 1")
     if any(twice(one.get("mean", one.get("mean_range", 0.0)))):
         raise ValueError("noise whose mean is not 0 is not mapped; set it to 0")
     if "std_range" in one:  # parts of the full level, in newer versions
@@ -206,12 +188,6 @@ def _old_grid(one: Mapping[str, Any]) -> dict[str, Any]:
     return fields | {"grid": (one["holes_number_y"], across)}
 
 
-def _pixel_dropout(found: Findings, one: Mapping[str, Any]) -> None:
-    fields = {"share": twice(one["dropout_prob"]), "per_channel": one["per_channel"], "p": one["p"]}
-    fields["fill"] = "random" if one["drop_value"] is None else levels(one["drop_value"])
-    found.add("PixelDropout", ops.PixelDropout.model_validate(fields), note=_of_masks(one))
-
-
 def _rgb_shift(found: Findings, one: Mapping[str, Any]) -> None:
     ranges = [limits_of(one, f"{channel}_shift_limit") for channel in "rgb"]
     is_part = any(isinstance(limit, float) and 0.0 < abs(limit) < 1.0 for limit in twice(one["r_shift_limit"]))
@@ -274,14 +250,6 @@ def _motion_blur(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("MotionBlur", ops.MotionBlur.model_validate(fields))
 
 
-def _clahe(found: Findings, one: Mapping[str, Any]) -> None:
-    value = one["clip_limit"]
-    limits = tuple(value) if isinstance(value, list | tuple) else (1.0, value)
-    across, down = one["tile_grid_size"]
-    made = ops.CLAHE.model_validate({"clip_limit": limits, "tiles": (down, across), "p": one["p"]})
-    found.add("CLAHE", made, note=CLAHE_NOTE)
-
-
 def _channel_dropout(found: Findings, one: Mapping[str, Any]) -> None:
     few, most = one["channel_drop_range"]
     if few != 1 or most > 2:
@@ -309,12 +277,6 @@ def _downscale(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("Downscale", ops.Downscale.model_validate({"scale": tuple(scale), "p": one["p"]}))
 
 
-def _sharpen(found: Findings, one: Mapping[str, Any]) -> None:
-    if one.get("method", "kernel") != "kernel":
-        raise ValueError(f"method={one['method']!r} is not mapped; 'kernel' is")
-    _blend(ops.Sharpen, "lightness")(found, one)
-
-
 def _blend(kind: type[ops.Sharpen | ops.Emboss], name: str) -> Maker:
     def add(found: Findings, one: Mapping[str, Any]) -> None:
         alpha, other = (reaching(0.0, one.get(field, kind.model_fields[field].default)) for field in ("alpha", name))
@@ -331,17 +293,31 @@ def _threshold(one: Mapping[str, Any]) -> tuple[int, ...]:
 
 PIXELS: dict[str, Maker] = {
     "ColorJitter": _jitter,
-    "RandomBrightnessContrast": _brightness_contrast,
+    "RandomBrightnessContrast": same(
+        ops.BrightnessContrast,
+        brightness=lambda one: limits_of(one, "brightness_limit"),
+        contrast=lambda one: limits_of(one, "contrast_limit"),
+    ),
     "RandomBrightness": same(ops.BrightnessContrast, brightness=lambda one: limits_of(one, "limit"), contrast=(0, 0)),
     "RandomContrast": same(ops.BrightnessContrast, brightness=(0, 0), contrast=lambda one: limits_of(one, "limit")),
-    "MultiplicativeNoise": _multiply,
+    "MultiplicativeNoise": same(
+        ops.BrightnessContrast,
+        brightness=(0, 0),
+        contrast=lambda one: tuple(factor - 1.0 for factor in twice(one["multiplier"])),
+    ),
     "FancyPCA": _fancy_pca,
     "HueSaturationValue": _hue_saturation_value,
     "CoarseDropout": _coarse_dropout,
     "Cutout": _cutout,
     "XYMasking": _stripes,
     "GridDropout": _grid_dropout,
-    "PixelDropout": _pixel_dropout,
+    "PixelDropout": same(
+        ops.PixelDropout,
+        share=lambda one: twice(one["dropout_prob"]),
+        per_channel=lambda one: one["per_channel"],
+        fill=lambda one: "random" if one["drop_value"] is None else levels(one["drop_value"]),
+        note=_of_masks,
+    ),
     "RGBShift": _rgb_shift,
     "GaussNoise": _noise,
     "IAAAdditiveGaussianNoise": _additive_noise,
@@ -365,13 +341,18 @@ PIXELS: dict[str, Maker] = {
     "MedianBlur": same(ops.MedianBlur, sizes=_sides),
     "AdvancedBlur": _advanced_blur,
     "MotionBlur": _motion_blur,
-    "CLAHE": _clahe,
+    "CLAHE": same(
+        ops.CLAHE,
+        clip_limit=lambda one: tuple(limit) if isinstance(limit := one["clip_limit"], list | tuple) else (1.0, limit),
+        tiles=lambda one: tuple(one["tile_grid_size"])[::-1],  # columns and rows there
+        note=CLAHE_NOTE,
+    ),
     "Downscale": _downscale,
     "RandomGridShuffle": same(ops.GridShuffle, grid=lambda one: one["grid"], note=LARGER_CELLS),
     "ImageCompression": _compression,
     "JpegCompression": _compression,
-    "Sharpen": _sharpen,
-    "IAASharpen": _sharpen,
+    "Sharpen": _blend(ops.Sharpen, "lightness"),
+    "IAASharpen": _blend(ops.Sharpen, "lightness"),
     "Emboss": _blend(ops.Emboss, "strength"),
     "IAAEmboss": _blend(ops.Emboss, "strength"),
     "ISONoise": same(

@@ -70,6 +70,8 @@ class Findings:
     """What makes ops of a transform, where it stands within another one."""
     container: str = ""
     """What the images are held in, of torchvision: "pillow" or "tensors", and empty where nothing says so."""
+    only: Mapping[str, Mapping[str, tuple[Any, str]]] = field(default_factory=dict)
+    """A transform -> the arguments that are mapped at one value alone: that value, and what any other one does."""
     changes_units: tuple[str, ...] = ("Normalize",)
     """Transforms that change what numbers count in, or may."""
     clips_blurs: bool = False
@@ -113,12 +115,23 @@ class Findings:
         try:
             if name not in makers:
                 raise ValueError(NOT_RUN if name.endswith(OF_SCRIPT) else unknown(name, makers))
+            self._check_only(one, self.only.get(name, {}))
             makers[name](self, one)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             if self._never_happens(one):
                 self.rows.append(Row(name=name, verdict="exact", note="p=0: it never happens."))
             else:
                 self.refuse(name, reason(error, one, self.read))
+
+    def _check_only(self, one: Any, only: Mapping[str, tuple[Any, str]]) -> None:
+        for name, (mapped, why) in only.items():
+            try:
+                value = self.read(one, name)
+            except (AttributeError, KeyError):  # of another version
+                continue
+            if value != mapped:
+                told = f"{why}, and is not mapped" if why else "is not mapped"
+                raise ValueError(f"{name}={value!r} {told}; {mapped!r} is")
 
     def _never_happens(self, one: Any) -> bool:
         try:

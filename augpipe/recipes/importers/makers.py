@@ -152,13 +152,17 @@ def refused(told: str) -> Maker:
 
 
 def same(
-    kind: type[Op], *, note: str = "", look: Callable[[Findings, Any], Look] | None = None, **fields: Any
+    kind: type[Op],
+    *,
+    note: str | Callable[[Any], str] = "",
+    look: Callable[[Findings, Any], Look] | None = None,
+    **fields: Any,
 ) -> Maker:
     """A row of a library's table: one op, as often as the transform.
 
     Args:
         kind: the op.
-        note: what differs.
+        note: what differs, or a function of the transform that tells it.
         look: how it looks between pixels, if it does.
         fields: those of the op, each a value or made of the transform; `p` is the transform's own unless it is one.
     """
@@ -167,6 +171,7 @@ def same(
         made = {name: value(one) if callable(value) else value for name, value in fields.items()}
         if "p" in kind.model_fields and "p" not in made:
             made["p"] = found.read(one, "p")
-        found.add(found.name_of(one), kind.model_validate(made), note=note, look=look(found, one) if look else None)
+        told = note if isinstance(note, str) else note(one)
+        found.add(found.name_of(one), kind.model_validate(made), note=told, look=look(found, one) if look else None)
 
     return add

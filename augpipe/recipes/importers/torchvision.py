@@ -55,7 +55,7 @@ def found_in(transform: Any) -> Findings:
     scales = False
     listed = transform if isinstance(transform, list | tuple) else [transform]
     flat = [one for held in listed for one in _flattened(held)]
-    found.makers, found.changes_units = MADE, OF_PILLOW
+    found.makers, found.changes_units, found.only = MADE, OF_PILLOW, ONLY
     if next((name for name in map(_name, flat) if name in ("ToPILImage", *TO_TENSORS)), "") == "ToPILImage":
         found.makers = MADE | {"Lambda": of_arrays}
     for one, container in zip(flat, _containers(flat), strict=True):
@@ -177,6 +177,11 @@ def _policy(make: Callable[[Any], tuple[Op, ...]]) -> Maker:
     return add
 
 
+ONLY: dict[str, dict[str, tuple[Any, str]]] = {
+    "RandomRotation": {"expand": (False, "makes frames of other sides"), "center": (None, "")},
+    "RandomAffine": {"center": (None, "")},
+}
+"""See `Findings.only`."""
 MADE: dict[str, Maker] = {
     **GEOMETRY,
     **PIXELS,

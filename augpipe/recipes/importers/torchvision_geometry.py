@@ -164,8 +164,6 @@ def _zoom_out(found: Findings, one: Any) -> None:
 
 
 def _rotation(found: Findings, one: Any) -> None:
-    if one.expand or one.center is not None:
-        raise ValueError("expand and center are not mapped")
     found.add(
         "RandomRotation",
         ops.Rotate(max_deg=tuple(one.degrees), step=None),
@@ -175,8 +173,6 @@ def _rotation(found: Findings, one: Any) -> None:
 
 
 def _affine(found: Findings, one: Any) -> None:
-    if getattr(one, "center", None) is not None:
-        raise ValueError("center is not mapped")
     made: list[Op] = []
     if one.scale is not None:
         made.append(ops.Zoom(factor=tuple(one.scale)))

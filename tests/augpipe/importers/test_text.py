@@ -247,7 +247,7 @@ def test_crops_that_look_at_boxes_become_crops_that_keep_objects() -> None:
     ],
 )
 def test_crops_of_other_sizes_or_by_masks_are_refused_with_what_to_write(call: str) -> None:
-    with pytest.raises(ValueError, match="is not mapped; set 0|write Random|always applied; set p=1"):
+    with pytest.raises(ValueError, match="be cut, and is not mapped; 0.0 is|write Random|always applied; set p=1"):
         importers.from_text(call)
 
 
