@@ -234,10 +234,6 @@ ONLY: dict[str, dict[str, tuple[Any, str]]] = {
     "Crop": {"pad_if_needed": (False, "pads, as PadIfNeeded before it does")},
     "ElasticTransform": {"approximate": (False, "is a filter of 17 pixels whatever sigma is")},
     "GaussNoise": {"noise_scale_factor": (1.0, "draws fewer numbers than pixels")},
-    "MultiplicativeNoise": {
-        "per_channel": (False, "draws a factor a channel"),
-        "elementwise": (False, "draws a factor a pixel"),
-    },
     "Normalize": {"normalization": ("standard", "")},
     "Perspective": {
         "keep_size": (True, "makes frames of other sides"),

@@ -43,6 +43,27 @@ def _hue_saturation_value(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("HueSaturationValue", made, note=note)
 
 
+def _multiply(found: Findings, one: Mapping[str, Any]) -> None:
+    """A factor of all pixels, or one of each, which is speckle about the mean factor."""
+    low, high = map(float, twice(one["multiplier"]))
+    if not one["elementwise"]:
+        if one["per_channel"]:
+            raise ValueError("per_channel=True without elementwise draws a factor a channel, and is not mapped")
+        found.add("MultiplicativeNoise", _times(low, high, one["p"]))
+        return
+    mean, std = 0.5 * (low + high), (high - low) / 12.0**0.5
+    fields = {"std": (0.0, 0.0), "speckle": (std / mean if mean else 0.0,) * 2, "per_channel": one["per_channel"]}
+    speckle = ops.Noise.model_validate({**fields, "p": one["p"] if mean == 1.0 else 1.0})
+    made = speckle if mean == 1.0 else ops.AllOf(ops=(_times(mean, mean, 1.0), speckle), p=one["p"])
+    found.add(
+        "MultiplicativeNoise", made, note="factors are normal, with the mean and deviation of the even ones there."
+    )
+
+
+def _times(low: float, high: float, p: float) -> Op:
+    return ops.BrightnessContrast(brightness=(0.0, 0.0), contrast=(low - 1.0, high - 1.0), p=p)
+
+
 def _fancy_pca(found: Findings, one: Mapping[str, Any]) -> None:
     if found.measured_as != ("albumentations-1",):
         raise ValueError(
@@ -300,11 +321,7 @@ PIXELS: dict[str, Maker] = {
     ),
     "RandomBrightness": same(ops.BrightnessContrast, brightness=lambda one: limits_of(one, "limit"), contrast=(0, 0)),
     "RandomContrast": same(ops.BrightnessContrast, brightness=(0, 0), contrast=lambda one: limits_of(one, "limit")),
-    "MultiplicativeNoise": same(
-        ops.BrightnessContrast,
-        brightness=(0, 0),
-        contrast=lambda one: tuple(factor - 1.0 for factor in twice(one["multiplier"])),
-    ),
+    "MultiplicativeNoise": _multiply,
     "FancyPCA": _fancy_pca,
     "HueSaturationValue": _hue_saturation_value,
     "CoarseDropout": _coarse_dropout,

@@ -865,7 +865,9 @@ def test_a_crop_at_a_place() -> None:
     np.testing.assert_array_equal(shown, image[3:15, 4:9])
     with pytest.raises(ValueError, match=r"Crop: x_min=9 and x_max=9 leave no pixel between them"):
         importers.from_text("A.Compose([A.Crop(9, 3, 9, 15)])", version="1")
-    with pytest.raises(ValueError, match=r"Crop: pad_if_needed=True pads, as PadIfNeeded before it does, and is not mapped"):
+    with pytest.raises(
+        ValueError, match=r"Crop: pad_if_needed=True pads, as PadIfNeeded before it does, and is not mapped"
+    ):
         importers.from_text("A.Compose([A.Crop(4, 3, 9, 15, pad_if_needed=True)])", version="2")
 
 
