@@ -18,10 +18,12 @@ OVERLAPS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 """Of which torchvision's crop by overlap draws one; at 1 the image stays as it is."""
 LEAST_OVERLAP = 0.001
 """Stands for 0: an object is in the crop there, too."""
+REDRAWS = 40
+"""How often another overlap is drawn: without end there."""
 OF_OVERLAP = (
-    "the crop is resized to the image's size. An area is drawn evenly and a ratio by its logarithm, where there both "
-    "sides are drawn: the mean area is 42 % here and 44 % there. Where no try is good the image is whole, and there "
-    "another overlap is drawn. Boxes stay that are seen, and there those whose centre is."
+    "the crop is resized to the image's size. Its area is drawn evenly and its ratio by its logarithm, where there both "
+    "sides are drawn: images with one to five boxes show 56 % in the mean, and 59 % there. At an overlap of 0 an object "
+    "is in the crop, and there the centre of one. Boxes stay that are seen, and there those whose centre is."
 )
 """What differs in a crop by overlap."""
 SEVERAL = "makes several images of one; write CenterCrop, or count=5 in a view of the recipe"
@@ -126,7 +128,7 @@ def _iou_crop(found: Findings, one: Any) -> None:
     """SSD's crop; detectors have classes of this name with a chance `p`."""
     given = getattr(one, "options", getattr(one, "sampler_options", None))
     shares = [min(max(share, LEAST_OVERLAP), 1.0) for share in (OVERLAPS if given is None else given)]
-    keep = ops.KeepObjects(rule="iou", share=shares, tries=one.trials, fallback="whole")
+    keep = ops.KeepObjects(rule="iou", share=shares, tries=one.trials, redraws=REDRAWS, fallback="whole")
     made = ops.RandomResizedCrop(
         own_size=True,
         scale=(one.min_scale**2, one.max_scale**2),

@@ -559,7 +559,7 @@ def test_a_list_of_transforms_is_a_chain() -> None:
 
 
 def iou_crop(share: list[float], **fields: Any) -> ops.Op:
-    keep = ops.KeepObjects(rule="iou", share=share, tries=40, fallback="whole")
+    keep = ops.KeepObjects(rule="iou", share=share, tries=40, redraws=40, fallback="whole")
     made = {"scale": (0.3**2, 1.0), "ratio": (0.5, 2.0)} | fields
     return ops.RandomResizedCrop.model_validate({"own_size": True, "keep_objects": keep, **made})
 
