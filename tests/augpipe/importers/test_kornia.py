@@ -314,3 +314,24 @@ def test_a_filter_of_kornia_is_a_blur() -> None:
         ValueError, match=r"GaussianBlur2d: sigma=\(1\.0, 2\.0\) is not mapped; two numbers that are alike are"
     ):
         importers.from_text(text.format("(3, 3), (1.0, 2.0)"))
+
+
+def test_what_a_quarter_turn_cuts_off_stays_away() -> None:
+    """A frame keeps its shape there: each turn shows black at two sides, and a second one does not bring pixels back."""
+
+    def turned(image: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        shown = np.zeros_like(image)
+        shown[:, 4:20] = np.rot90(image)[4:20]
+        return shown
+
+    image = np.random.default_rng(0).integers(1, 256, (16, 24, 3), np.uint8)
+    turn = "K.RandomRotation90((1, 1), p=1.0)"
+    expected = turned(image)
+    for num in (1, 2, 3):
+        found = importers.from_text(f"K.AugmentationSequential({', '.join([turn] * num)})")
+        shown = Augment(found.recipe, layout="NHWC", framework="numpy")(image)
+        np.testing.assert_allclose(255.0 * np.asarray(shown), expected, atol=0.01)
+        assert found.recipe.num_passes == num
+        expected = turned(expected)
+    squares = importers.from_text(f"K.AugmentationSequential(K.Resize((16, 16)), {turn}, {turn})")
+    assert squares.recipe.num_passes == 1
