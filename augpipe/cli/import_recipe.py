@@ -125,7 +125,13 @@ def _found(source: str, version: str | None, strict: bool) -> "Imported":
     path, name = _parted(source)
     if Path(path).suffix.lower() in SETTINGS:
         data = _settings(Path(path))
-        is_processor = isinstance(data, dict) and "transform" not in data and "__class_fullname__" not in data
+        if not isinstance(data, dict):
+            kind = {"NoneType": "nothing", "str": "a text", "int": "an int"}.get(type(data).__name__)
+            raise ValueError(
+                f"{path} holds {kind or f'a {type(data).__name__}'}. Give what A.to_dict(transform) returns, or the "
+                "settings of an image processor."
+            )
+        is_processor = "transform" not in data and "__class_fullname__" not in data
         return imported.from_hugging_face(data) if is_processor else imported.from_albumentations(data, strict=strict)
     if Path(path).exists():
         return imported.from_text(_script(Path(path)), name or None, version=version, strict=strict)

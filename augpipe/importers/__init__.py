@@ -12,7 +12,7 @@ from augpipe.recipes.imported import (
     from_timm,
     from_torchvision,
 )
-from augpipe.recipes.importers.findings import Row
+from augpipe.recipes.importers.rows import Row
 
 __all__ = [
     "Imported",

@@ -18,6 +18,8 @@ from augpipe.validation.models import ListOf, told
 __all__ = ["CenterCrop", "MultiResolutionCrop", "RandomCrop", "RandomResizedCrop"]
 
 Int = npt.NDArray[np.int64]
+ANY_RATIO = 1e-3, 1e3
+"""Of a crop that is all of an image."""
 
 
 def resized(frame: Frame, scales: Int) -> tuple[Int, Int]:
@@ -196,6 +198,11 @@ class RandomCrop(PlacedCrop):
     """What padding shows: `fill`, the outermost pixel (`edge`), or the image by a border of `Recipe`."""
     fill: Fill = (0.0, 0.0, 0.0)
     """R, G, B of a constant border, in 0..255, or one number for all."""
+    at: Annotated[
+        tuple[Annotated[int, Field(ge=0, le=MAX_SIDE_PX)], Annotated[int, Field(ge=0, le=MAX_SIDE_PX)]] | None,
+        told("must be two whole numbers of pixels from 0 on, column and row: {name}=[10, 20]"),
+    ] = None
+    """Column and row of the crop's first pixel in the image, for a crop that is always at one place. None: any."""
     p: Probability = 1.0
     """How often the crop's place is drawn; otherwise it is the centre. The image is cropped either way."""
     keep_objects: KeepObjects | None = None
@@ -207,12 +214,21 @@ class RandomCrop(PlacedCrop):
     formula = "torchvision's `RandomCrop(size, padding)`"
     caption_text = "crop x {x}, y {y}"
 
+    @model_validator(mode="after")
+    def _has_one_place(self) -> Self:
+        if self.at is not None and (self.p != 1.0 or self.keep is not None):
+            other = f"p={self.p:g} when it is elsewhere" if self.keep is None else "keep_objects draws another place"
+            raise ValueError(f"at={self.at} says where the crop is, and {other}. Leave one of them out.")
+        return self
+
     @property
     def num_variants(self) -> int | None:
-        return None
+        return None if self.at is None else 1
 
     @property
     def draws_text(self) -> str:
+        if self.at is not None:
+            return "nothing"
         outside = f", up to {self.padding} px outside" if self.padding else ""
         return f"a place in whole pixels{outside}{self.kept_text}"
 
@@ -222,9 +238,13 @@ class RandomCrop(PlacedCrop):
 
     @property
     def centred(self) -> Op:
+        if self.at is not None:
+            return self
         return self.model_copy(update={"p": 0.0, "keep_objects": None}) if self.beyond else CenterCrop(size=self.size)
 
     def place(self, words: RandomWords, frame: Frame) -> Drawn:
+        if self.at is not None:
+            return {name: np.full(frame.num, place, np.int32) for name, place in zip("xy", self.at, strict=True)}
         height, width = pair(self.size)
         applied = words.happens(0, self.p)
         places = []
@@ -256,13 +276,17 @@ class RandomCrop(PlacedCrop):
 
     def refuses(self, height: int, width: int) -> str | None:
         need = pair(self.size)
+        remedy = "Put a ResizeShortest before it, or set pad_if_needed."
+        if self.at is not None:
+            column, row = self.at
+            if self.pad_if_needed or (height >= row + need[0] and width >= column + need[1]):
+                return None
+            told = f"and takes {need[0]}x{need[1]} from column {column} and row {row} on"
+            return f"random_crop gets {height}x{width} pixels, {told}. {remedy}"
         if self.pad_if_needed or min(height - need[0], width - need[1]) + 2 * self.padding >= 0:
             return None
         padded = f" and {self.padding} pixels of padding" if self.padding else ""
-        return (
-            f"random_crop gets {height}x{width} pixels{padded}, fewer than its {need[0]}x{need[1]}. Put a "
-            "ResizeShortest before it, or set pad_if_needed."
-        )
+        return f"random_crop gets {height}x{width} pixels{padded}, fewer than its {need[0]}x{need[1]}. {remedy}"
 
 
 class RandomResizedCrop(PlacedCrop):
@@ -286,6 +310,8 @@ class RandomResizedCrop(PlacedCrop):
     """Corners on whole pixels of the image; None for anywhere."""
     align_corners: bool = False
     """Whether the centres of the crop's corner pixels stay where they are, and not its corners; as in kornia."""
+    own_size: bool = False
+    """Whether the crop is resized to the size of what it is taken from, as `ZoomOut` makes it, and not to `size`."""
     p: Probability = 1.0
     """How often the crop's area, ratio and place are drawn; otherwise the crop is the largest centred rectangle within
     `ratio`. The image is cropped and resized either way."""
@@ -314,7 +340,12 @@ class RandomResizedCrop(PlacedCrop):
         if self.height_px is not None and self.height_px[0] > self.height_px[1]:
             raise ValueError(f"height_px={self.height_px} must hold the smaller number first.")
         one_of_them(self, "scale", "height_px")
+        if self.own_size and self.size != type(self).model_fields["size"].default:
+            raise ValueError(f"size={self.size} and own_size both say how large the result is. Leave one of them out.")
         return self
+
+    def sides(self, heights: Any, widths: Any) -> tuple[Any, Any]:
+        return (heights, widths) if self.own_size else pair(self.size)
 
     @property
     def draws_text(self) -> str:
@@ -325,6 +356,8 @@ class RandomResizedCrop(PlacedCrop):
 
     @property
     def centred(self) -> Op:
+        if self.own_size:
+            return self.model_copy(update={"p": 0.0, "ratio": ANY_RATIO, "keep_objects": None})
         return CenterCrop(size=self.size, scale=usual_scale(max(pair(self.size))))
 
     def place(self, words: RandomWords, frame: Frame) -> Drawn:
@@ -360,4 +393,5 @@ class RandomResizedCrop(PlacedCrop):
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         rectangle = drawn["x"], drawn["y"], drawn["width"], drawn["height"]
-        frame.crop(*rectangle, *pair(self.size), align_corners=self.align_corners)
+        sides = self.sides(frame.out_heights, frame.out_widths)
+        frame.crop(*rectangle, *sides, align_corners=self.align_corners)

@@ -6,7 +6,14 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from augpipe.ops.frame import Frame
 from augpipe.ops.frame_part import PartOfFrame
@@ -100,10 +107,13 @@ class KeepObjects(Checked):
     numbers, write them as names, as in {"3": 1.0}."""
     tries: Annotated[int, Field(ge=1, le=1000)] = 50
     """Crops that are drawn at most, the first one included."""
+    redraws: Annotated[int, Field(ge=0, le=100)] = 0
+    """Where no try is good, how often another share is drawn and tried, `tries` times each, before the fallback: as
+    torchvision's RandomIoUCrop does, without end."""
     fallback: Literal["object", "last", "whole"] = "object"
     """Where no try is good: `object` moves the last one so that a drawn object (with `all`, what encloses all of them)
     lies at its centre, as far as the image reaches; `last` takes the last one as it is; `whole` takes the whole image,
-    squeezed (`random_resized_crop` only)."""
+    squeezed (`random_resized_crop` only): with `iou`, that is what a share of 1 takes at once."""
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
@@ -112,12 +122,23 @@ class KeepObjects(Checked):
                 f"share={list(self.share)} is for rule='visible' and rule='iou', and rule={self.rule!r} has none. "
                 "Leave share out, or write rule='visible'."
             )
+        if self.redraws and self.rule not in BY_SHARE:
+            raise ValueError(
+                f"redraws={self.redraws} draws other shares, and rule={self.rule!r} has none. Leave redraws out, or "
+                "write rule='visible'."
+            )
         if self.classes and not sum(weight for _, weight in self.classes) > 0.0:
             raise ValueError(
                 f"classes={dict(self.classes)} weigh nothing: none of them could be drawn. Give one a weight above 0, "
                 "or leave classes out."
             )
         return self
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without what is new and not given, as of an `Op`."""
+        written: dict[str, Any] = serialize(self)
+        return {name: value for name, value in written.items() if name != "redraws" or value}
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -131,7 +152,8 @@ class KeepObjects(Checked):
         """The rule in words, for `augpipe inspect`."""
         rule = RULES[self.rule].format(share=" or ".join(f"{share:g}" for share in self.shares))
         of = f", of {' or '.join(name for name, _ in self.classes)}" if self.classes else ""
-        return f"again until {rule}{of}: {self.tries} tries, then fallback {self.fallback}"
+        redraws = f", {self.redraws} other shares" if self.redraws else ""
+        return f"again until {rule}{of}: {self.tries} tries{redraws}, then fallback {self.fallback}"
 
     def unknown_classes(self, names: Sequence[str]) -> list[str]:
         """Those of `classes` that are neither among the names nor a class number."""
@@ -244,24 +266,32 @@ def kept(crop: ObjectCropper, keep: KeepObjects, words: RandomWords, frame: Fram
     good = counting.holds(keep.rule, crop.rectangle(frame, drawn))
     may_change = has_objects & words.happens(0, getattr(crop, "p", 1.0))
     tries = may_change.astype(np.int32)
-    rows = np.flatnonzero(may_change & ~good)
-    done = 1
-    while len(rows) and done < keep.tries:
-        # as many as were made before: few images take many tries, and numpy's calls weigh more than their crops
-        num = min(done, keep.tries - done, max(1, MOST_AT_ONCE // len(rows)))
-        names = [(f"keep_objects/{done + 1 + number}", crop.num_words) for number in range(num)]
-        again = np.concatenate([one.words for one in words.nested_apart(names, [rows] * num)])
-        again[:, 0] = 0  # that its place is drawn stays as the first try says
-        tried = np.tile(rows, num)
-        part = PartOfFrame(frame, tried)
-        made = crop.place(RandomWords(again), part)
-        is_good = counting.of(tried).holds(keep.rule, crop.rectangle(part, made)).reshape(num, -1)
-        good[rows] = is_good.any(axis=0)
-        taken = np.where(good[rows], is_good.argmax(axis=0), num - 1)
-        _put(drawn, rows, {name: values[taken * len(rows) + np.arange(len(rows))] for name, values in made.items()})
-        tries[rows] = done + 1 + taken
-        rows = rows[~good[rows]]
-        done += num
+    rows, done, left = np.flatnonzero(may_change & ~good), 1, []
+    for redraw in range(keep.redraws + 1):
+        if redraw and len(rows):
+            shares = words.nested(f"keep_objects/share/{redraw}", 1, rows).integer(0, len(keep.shares))
+            counting.shares[rows] = np.array(keep.shares)[shares]
+        if keep.rule == "iou" and keep.fallback == "whole":
+            left.append(rows[counting.shares[rows] >= 1.0])
+            rows = rows[counting.shares[rows] < 1.0]
+        most = keep.tries * (redraw + 1)
+        while len(rows) and done < most:
+            # as many as were made before: few images take many tries, and numpy's calls weigh more than their crops
+            num = min(done, most - done, max(1, MOST_AT_ONCE // len(rows)))
+            names = [(f"keep_objects/{done + 1 + number}", crop.num_words) for number in range(num)]
+            again = np.concatenate([one.words for one in words.nested_apart(names, [rows] * num)])
+            again[:, 0] = 0  # that its place is drawn stays as the first try says
+            tried = np.tile(rows, num)
+            part = PartOfFrame(frame, tried)
+            made = crop.place(RandomWords(again), part)
+            is_good = counting.of(tried).holds(keep.rule, crop.rectangle(part, made)).reshape(num, -1)
+            found = is_good.any(axis=0)
+            taken = np.where(found, is_good.argmax(axis=0), num - 1)
+            _put(drawn, rows, {name: values[taken * len(rows) + np.arange(len(rows))] for name, values in made.items()})
+            tries[rows] = done + 1 + taken
+            rows, done = rows[~found], done + num
+    rows = np.concatenate([*left, rows])
+    good[:] = counting.holds(keep.rule, crop.rectangle(frame, drawn))
     fell_back = np.zeros(frame.num, np.bool_)
     fell_back[rows] = True
     if len(rows) and keep.fallback != "last":
@@ -273,8 +303,8 @@ def kept(crop: ObjectCropper, keep: KeepObjects, words: RandomWords, frame: Fram
             made = last | crop.moved(part, last, *_middle(some, keep, own.integer(2, 2**31)[rows]))
         _put(drawn, rows, made)
         good[rows] = some.holds(keep.rule, crop.rectangle(part, made))
-    found = {"tries": tries, "kept": good, "fell_back": fell_back, "share": counting.shares, "label": labels}
-    return {**drawn, "keep_objects": found}
+    told = {"tries": tries, "kept": good, "fell_back": fell_back, "share": counting.shares, "label": labels}
+    return {**drawn, "keep_objects": told}
 
 
 def _put(drawn: Drawn, rows: Int, made: Drawn) -> None:

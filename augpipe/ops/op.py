@@ -64,6 +64,7 @@ KINDS: dict[str, type["Op"]] = {}
 
 NEW_FIELDS = {
     "align_corners",
+    "at",
     "blue_first",
     "cells",
     "corners",
@@ -77,6 +78,7 @@ NEW_FIELDS = {
     "of_normalized",
     "opposite",
     "own_look",
+    "own_size",
     "rounding",
     "side_px",
     "swaps_sides",

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from augpipe.recipes.importers import albumentations, hugging_face, kornia, timm, torchvision
-from augpipe.recipes.importers.findings import Findings, Row
+from augpipe.recipes.importers.findings import Findings
 from augpipe.recipes.importers.reasons import in_their_words
+from augpipe.recipes.importers.rows import Row, table_of
 from augpipe.recipes.importers.text import found_in as found_in_text
 from augpipe.recipes.importers.timm_objects import NO_NORMALIZE, Unread, arguments_of
 from augpipe.recipes.recipe import Recipe
@@ -35,9 +36,9 @@ class Imported:
         return tuple(row.name for row in self.rows if row.verdict == "exact")
 
     def table(self) -> Table:
-        """What became of each transform: its name, ops, a verdict (exact, near, left out), and what differs."""
-        cells = [(row.name, row.became or "-", row.verdict, row.note) for row in self.rows]
-        return Table(columns=("transform", "became", "verdict", "what differs"), rows=cells, num_left=4)
+        """What became of each transform: a name, ops, a verdict (exact, near, not measured, left out), and what
+        differs."""
+        return table_of(self.rows)
 
     def __str__(self) -> str:
         lines = [f"exactly: {', '.join(self.exact) or 'none'}", *(f"approximately: {note}" for note in self.notes)]
@@ -59,7 +60,7 @@ def from_torchvision(transform: Any, *, strict: bool = True) -> Imported:
     """A recipe of a `torchvision.transforms` or `torchvision.transforms.v2` object, mostly a `Compose`.
 
     Args:
-        transform: the object.
+        transform: the object, or a list of such.
         strict: refuse what cannot be mapped, instead of leaving it out.
 
     Raises:
@@ -172,6 +173,9 @@ def from_object(transform: Any, *, strict: bool = True) -> Imported:
 TAKERS = {"torchvision": from_torchvision, "albumentations": from_albumentations, "kornia": from_kornia}
 """A library -> what takes its objects."""
 
+WRAPPED = {"albumentations": "A.Compose(transforms)", "kornia": "K.AugmentationSequential(*transforms)"}
+"""What a list of transforms stands in; of torchvision it may stand alone."""
+
 
 def _is_timms(one: Any) -> bool:
     return str(getattr(type(one), "__module__", "")).startswith("timm.")
@@ -193,10 +197,15 @@ def _library_of(transform: Any) -> str | None:
 
 
 def _check_library(library: str, transform: Any) -> None:
-    """Raise ValueError where a transform is of another library, with what takes it."""
-    found = _library_of(transform)
-    if found not in (None, library):
-        raise ValueError(f"a {type(transform).__name__} of {found} is given. Write Recipe.from_{found}(transform).")
+    """Raise ValueError where a transform, or one of a list, is of another library, with what takes it; and where a list
+    is given of a library that has none."""
+    is_list = isinstance(transform, list | tuple)
+    for one in transform if is_list else [transform]:
+        found = _library_of(one)
+        if found not in (None, library):
+            raise ValueError(f"a {type(one).__name__} of {found} is given. Write Recipe.from_{found}(transform).")
+    if is_list and library in WRAPPED:
+        raise ValueError(f"a {type(transform).__name__} is given. Wrap it: {WRAPPED[library]}.")
 
 
 def _imported(found: Findings, strict: bool | None) -> Imported:

@@ -1,7 +1,7 @@
 """Pascal VOC's XML, an image a file, as LabelImg, CVAT and Roboflow write it too."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 from xml.etree import ElementTree
 
@@ -17,6 +17,7 @@ from augpipe.datasets.files.splits import chosen, other_splits, remedy
 from augpipe.datasets.metadata.names import listed, printable
 
 _FLAGS = ("difficult", "truncated", "occluded")
+NOT_AN_OUTLINE = "with a <polygon> that has no x and y of three corners, read without it"
 _OBJECTS = 1 << 20
 """More than one image has: numbers of objects count image * this + place."""
 
@@ -28,7 +29,8 @@ class VocSource(AnnotatedSource):
     XML files next to them, and two folders, `VocSource(images, annotations)`. Objects have the fields `difficult`,
     `truncated` and `occluded`. VOC counts pixels from 1, and `xmax` is the last pixel inside, so the left edge is
     `xmin - 1` and the right one `xmax`. If any coordinate of the set is 0, it counts from 0, and `xmin` and `xmax` are
-    the edges themselves. `notes` and the log line say which was found; `first_pixel` decides.
+    the edges themselves. `notes` and the log line say which was found; `first_pixel` decides. An object's `<polygon>`,
+    as Roboflow and LabelMe write it, is its outline: a corner is the middle of its pixel where pixels count from 1.
 
     Where an image has an orientation (EXIF), the file's `size` says whether coordinates count in the stored or the
     upright pixels; where it fits both, in the stored ones.
@@ -70,7 +72,7 @@ class VocSource(AnnotatedSource):
         folder = folder if os.path.isdir(folder) else images
         faults = Faults(on_error)
         files = by_stem(files_below(images, is_image_name))
-        listed_names = _listed(root, "Segmentation" if label_maps else "Main", split)
+        listed_names = _listed(root, "Segmentation" if label_maps else "Main", split, files)
         if label_maps:
             maps = by_stem(files_below(os.path.join(root, "SegmentationClass"), is_image_name))
             stems = paired(root, files, maps, listed_names, faults)
@@ -91,8 +93,8 @@ def _xml_below(folder: str) -> list[str]:
     return files_below(folder, lambda name: name.lower().endswith(".xml"))
 
 
-def _listed(root: str, kind: str, split: str | None) -> list[str] | None:
-    """The images of a split, as `ImageSets` lists them; None where there is no such folder."""
+def _listed(root: str, kind: str, split: str | None, files: Mapping[str, str]) -> list[str] | None:
+    """The names in `files` of the images of a split, as `ImageSets` lists them; None where there is no such folder."""
     folder = os.path.join(root, "ImageSets", kind)
     if not os.path.isdir(folder):
         if split is not None:
@@ -104,7 +106,9 @@ def _listed(root: str, kind: str, split: str | None) -> list[str] | None:
     if not splits:
         return None
     name = splits[0] if split is None else split if split in splits else chosen(folder, splits, split)
-    return [line.split()[0] for line in read_lines(os.path.join(folder, f"{name}.txt"))]
+    names = [line.split()[0] for line in read_lines(os.path.join(folder, f"{name}.txt"))]
+    whole = {file: stem for stem, file in files.items()}  # some lists name files with their ends
+    return [name if name in files else whole.get(name, name) for name in names]
 
 
 def _read_all(
@@ -118,16 +122,20 @@ def _read_all(
     """The objects of the files; those of the other splits' decide with them on classes and on the first pixel."""
     paths = [os.path.join(folder, file) for file in files]
     sizes = np.zeros((len(paths), 2), np.int32)
-    rows: list[tuple[int, int, str, list[float], list[int]]] = []
+    rows: list[tuple[int, int, str, list[float], list[int], list[float]]] = []
     for sample, path in enumerate(paths):
         root = _parsed(path)
         sizes[sample] = _size(root)
         for place, element in enumerate(root.findall("object")):
+            number = sample * _OBJECTS + place
+            ring = _ring(element)
+            if ring is None:
+                faults.mend(_where(paths, number), NOT_AN_OUTLINE)
             try:
-                rows.append((sample, sample * _OBJECTS + place, *_object(element)))
+                rows.append((sample, number, *_object(element), ring or []))
             except ValueError as error:
-                faults.refuse(_where(paths, sample * _OBJECTS + place), str(error))
-    counted = [(name, box, _where(paths, number)) for _, number, name, box, _ in rows]
+                faults.refuse(_where(paths, number), str(error))
+    counted = [(name, box, _where(paths, number)) for _, number, name, box, _, _ in rows]
     if classes is None or first_pixel is None:
         counted += _of_other_splits([os.path.join(folder, file) for file in others])
     names = sorted({name for name, _, _ in counted}, key=os.fsencode) if classes is None else list(classes)
@@ -140,9 +148,10 @@ def _read_all(
         why = "no coordinate is 0" if zero is None else f"a coordinate is 0: {zero}"
         notes = [f"boxes count pixels from {first} ({why})"] if rows else []
     objects = ObjectList(faults, lambda number: _where(paths, number), fields=dict.fromkeys(_FLAGS, np.int64))
-    for sample, number, name, (left, top, right, bottom), flags in rows:
+    for sample, number, name, (left, top, right, bottom), flags, ring in rows:
         if name in labels:
-            objects.add(sample, number, labels[name], (left - first, top - first, right, bottom), fields=flags)
+            rings = [[at - first / 2 for at in ring]] if ring else []
+            objects.add(sample, number, labels[name], (left - first, top - first, right, bottom), rings, fields=flags)
         else:
             faults.leave_out(_where(paths, number), "of classes that are not among those given")
     limits = np.where(sizes > 0, sizes, np.inf)[:, ::-1]
@@ -204,6 +213,24 @@ def _size(root: ElementTree.Element) -> tuple[int, int]:
         return 0, 0
     is_size = all(1 <= side < 1 << 31 for side in (height, width))
     return (int(height), int(width)) if is_size else (0, 0)
+
+
+def _ring(element: ElementTree.Element) -> list[float] | None:
+    """x and y in turn of its outline's corners; none of an object without one, and None where they cannot be one."""
+    outline = element.find("polygon")
+    if outline is None:
+        return []
+    points = outline.findall("pt")
+    if points:
+        texts = [point.findtext(axis) for point in points for axis in "xy"]
+    else:
+        by_name = {child.tag: child.text for child in outline}
+        texts = [by_name.get(f"{axis}{nth}") for nth in range(1, 1 + (len(by_name) + 1) // 2) for axis in "xy"]
+    try:
+        ring = [float(text or "") for text in texts]
+    except ValueError:
+        return None
+    return ring if len(ring) >= 6 else None
 
 
 def _object(element: ElementTree.Element) -> tuple[str, list[float], list[int]]:

@@ -11,8 +11,8 @@ from pathlib import Path
 from augpipe import importers
 from augpipe.ops import Op
 from augpipe.recipes.importers import albumentations, timm, torchvision
-from augpipe.recipes.importers.findings import Row
 from augpipe.recipes.importers.measured import figures
+from augpipe.recipes.importers.rows import Row
 from augpipe.recipes.importers.text import parameters
 from augpipe.validation.written import written
 from docs.site.tables import table
@@ -25,10 +25,13 @@ VALUES = {
     "contrast": "0.4",
     "degrees": "10",
     "dtype": "torch.float32",
+    "format": "'XYXY'",
     "kernel_size": "5",
+    "mask_x_length": "(8, 32)",
     "min_max_height": "(128, 256)",
     "min_size": "128",
     "n": "1",
+    "num_masks_x": "2",
     "padding": "4",
     "quality": "(50, 95)",
     "rotate": "(-20, 20)",
@@ -41,6 +44,7 @@ VALUES = {
 GIVEN = {
     **dict.fromkeys(("Affine", "IAAAffine"), ("rotate", "shear")),
     "ColorJitter": ("brightness", "contrast"),
+    "XYMasking": ("num_masks_x", "mask_x_length"),
     **dict.fromkeys(("LongestMaxSize", "SmallestMaxSize"), ("max_size",)),
 }
 """Transforms that are shown with such arguments though they do not need them."""

@@ -50,7 +50,8 @@ def _multi_resolution_crop(expected: Expected, op: ops.MultiResolutionCrop, draw
 
 def _random_resized_crop(expected: Expected, op: ops.RandomResizedCrop, drawn: Any) -> None:
     x, y, width, height = (Fraction(float(drawn[name])) for name in ("x", "y", "width", "height"))
-    _keep(expected, x, y, width, height, _pair(op.size), op.align_corners)
+    size = (expected.out_height, expected.out_width) if op.own_size else _pair(op.size)
+    _keep(expected, x, y, width, height, size, op.align_corners)
 
 
 def _keep(
@@ -916,6 +917,7 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "random_resized_crop by middles": (ops.Flip(), ops.RandomResizedCrop(size=(60, 31), align_corners=True)),
     "random_resized_crop in pixels": (ops.RandomResizedCrop(size=(40, 66), height_px=(20, 70), ratio=(0.5, 1.3)),),
     "random_crop": (ops.RandomCrop(size=(37, 41)),),
+    "random_crop at a place, flip": (ops.RandomCrop(size=(37, 41), at=(11, 7)), ops.Flip(p=1.0)),
     "random_crop, padded": (ops.RandomCrop(size=(70, 60), padding=20, fill=(9.0, 99.0, 200.0)),),
     "random_crop, larger": (ops.RandomCrop(size=(140, 150), pad_if_needed=True, border="reflect"),),
     "resize": (ops.Resize(size=(40, 77)),),
@@ -1023,6 +1025,12 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
         ops.Pad(size=(90, 95)),
         ops.RandomCrop(size=(64, 80)),
         ops.Rotate(max_deg=40),
+    ),
+    "zoom_out, random_resized_crop of its own size, resize": (
+        ops.ZoomOut(p=1.0),
+        ops.RandomResizedCrop(own_size=True, scale=(0.3, 0.6)),
+        ops.Flip(p=1.0),
+        ops.Resize(size=(50, 61)),
     ),
     "random_resized_crop of a letterbox": (ops.Letterbox(size=90), ops.RandomResizedCrop(size=45, scale=(0.3, 0.9))),
     "rotate, random_resized_crop, rotate": (

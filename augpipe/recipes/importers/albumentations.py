@@ -12,7 +12,7 @@ from augpipe.ops import Op
 from augpipe.recipes.importers.albumentations_geometry import GEOMETRY
 from augpipe.recipes.importers.albumentations_pixels import PIXELS
 from augpipe.recipes.importers.albumentations_values import BORDERS, INTERPOLATIONS, name_of
-from augpipe.recipes.importers.chosen import all_of, one_of, some_of
+from augpipe.recipes.importers.chosen import IN_ORDER, all_of, one_of, some_of
 from augpipe.recipes.importers.findings import Findings, Maker
 from augpipe.recipes.importers.functions import NOT_HELD, NOTE, WithSides, custom, with_functions
 from augpipe.recipes.importers.makers import channels, same
@@ -56,6 +56,7 @@ def found_in(data: Any, version: str = "") -> Findings:
     versions = (version,) if version in VERSIONS else VERSIONS
     measured_as = tuple(f"albumentations-{one}" for one in versions)
     found = Findings(source="albumentations", measured_as=measured_as, name_of=name_of, read=getitem)
+    found.only = ONLY
     found.changes_units = ("Normalize", "ToFloat", "FromFloat", "ToTensor", FUNCTION)
     found.clips_blurs = "2" in versions
     _add_all(found, _flattened(data))
@@ -162,9 +163,6 @@ def _add_all(found: Findings, transforms: list[Mapping[str, Any]]) -> None:
 
 
 def _normalize(found: Findings, one: Mapping[str, Any]) -> None:
-    kind = one.get("normalization", "standard")
-    if kind != "standard":
-        raise ValueError(f"normalization={kind!r} is not mapped; 'standard' is")
     if one.get("p", 1.0) != 1.0:
         raise ValueError(f"p={one['p']}: some images of a batch would stay in levels; set p=1")
     white = float(one.get("max_pixel_value") or 255.0)
@@ -206,7 +204,9 @@ def _some_of(found: Findings, one: Mapping[str, Any]) -> None:
     if one.get("replace"):
         raise ValueError("replace=True may choose one twice, which is not mapped; leave it out")
     members = _members(found, one, with_p=True)
-    found.add("SomeOf", some_of(found, members, min(int(one["n"]), len(members)), one["p"]), holds=True)
+    made = some_of(found, members, min(int(one["n"]), len(members)), one["p"])
+    is_drawn = name_of(one) == "RandomOrder" and int(one["n"]) > 1
+    found.add(name_of(one), made, note=IN_ORDER if is_drawn else "", holds=True)
 
 
 def _one_of(found: Findings, one: Mapping[str, Any]) -> None:
@@ -240,6 +240,23 @@ def _nothing(found: Findings, one: Mapping[str, Any]) -> None:
     pass
 
 
+ONLY: dict[str, dict[str, tuple[Any, str]]] = {
+    "Affine": {"fit_output": (False, "makes images of several sizes")},
+    "AtLeastOneBBoxRandomCrop": {"erosion_factor": (0.0, "lets the box be cut")},
+    "Crop": {"pad_if_needed": (False, "pads, as PadIfNeeded before it does")},
+    "ElasticTransform": {"approximate": (False, "is a filter of 17 pixels whatever sigma is")},
+    "GaussNoise": {"noise_scale_factor": (1.0, "draws fewer numbers than pixels")},
+    "Normalize": {"normalization": ("standard", "")},
+    "Perspective": {
+        "keep_size": (True, "makes frames of other sides"),
+        "fit_output": (False, "makes frames of other sides"),
+    },
+    "RandomBrightnessContrast": {"brightness_by_max": (True, "")},
+    "RandomSizedBBoxSafeCrop": {"erosion_rate": (0.0, "lets boxes be cut")},
+    "Rotate": {"crop_border": (False, "cuts the border off")},
+    "Sharpen": {"method": ("kernel", "")},
+}
+"""See `Findings.only`."""
 MADE: dict[str, Maker] = (
     GEOMETRY
     | PIXELS
@@ -252,6 +269,7 @@ MADE: dict[str, Maker] = (
         "NoOp": same(ops.Identity),
         "OneOf": _one_of,
         "SomeOf": _some_of,
+        "RandomOrder": _some_of,
         "OneOrOther": _one_or_other,
         "Compose": _all_of,
         "ReplayCompose": _all_of,

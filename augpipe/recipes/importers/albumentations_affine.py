@@ -15,8 +15,9 @@ from typing import Any
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.op import Beyond
-from augpipe.recipes.importers.findings import Findings, Look
-from augpipe.recipes.importers.makers import OF_NUMPY, SQUARE_PX, either_way, levels, twice
+from augpipe.recipes.importers.findings import Findings
+from augpipe.recipes.importers.makers import OF_NUMPY, SQUARE_PX, either_way, levels, reaching, twice
+from augpipe.recipes.importers.rows import Look
 
 Limits = tuple[float, float]
 PARTS = ("scale", "translate_percent", "translate_px", "rotate", "shear")
@@ -38,13 +39,7 @@ ORDERS = {0: "nearest", 1: "bilinear", 3: "bicubic"}
 
 
 def affine(one: Mapping[str, Any]) -> Op:
-    """The op of an `Affine`.
-
-    Raises:
-        ValueError: its output is as large as what it shows.
-    """
-    if one.get("fit_output"):
-        raise ValueError("fit_output=True makes images of several sizes, which is not mapped; set it to False")
+    """The op of an `Affine`."""
     given = {name: one.get(name) for name in PARTS}
     if not any(value is not None for value in given.values()):
         given |= OF_VERSION_1
@@ -71,9 +66,9 @@ def add_affine_of_imgaug(found: Findings, one: Mapping[str, Any]) -> None:
         ValueError: it looks between pixels or beyond the image in a way that no recipe has.
     """
     look, beyond = look_of_imgaug(one, one["order"])
-    scale, shear = _from(1.0, one["scale"]), either_way(one["shear"])
+    scale, shear = reaching(1.0, one["scale"]), either_way(one["shear"])
     in_px = one["translate_percent"] is None and one["translate_px"] is not None
-    moved = _from(0.0, one["translate_px"] if in_px else one["translate_percent"] or 0.0)
+    moved = reaching(0.0, one["translate_px"] if in_px else one["translate_percent"] or 0.0)
     unit: dict[str, Any] = {"unit": "px", "step": 1.0} if in_px else {}
     zoomed = ops.Zoom(factor=scale)
     turned = ops.Rotate(max_deg=_turned(either_way(one["rotate"])), step=None)
@@ -120,7 +115,7 @@ def piecewise_affine(one: Mapping[str, Any], sides: tuple[int, ...]) -> Op:
             "Resize or a crop before it"
         )
     side = sqrt(sides[0] * sides[1]) if is_known else SQUARE_PX
-    low, high = _from(0.0, one["scale"]) if "order" in one else _limits(one["scale"])
+    low, high = reaching(0.0, one["scale"]) if "order" in one else _limits(one["scale"])
     drawn = sqrt((low * low + low * high + high * high) / 3.0)
     std_px = MOVED_STD * drawn * (1.0 if is_in_px else side)
     nodes = [sum(_limits(one[name])) / 2.0 for name in ("nb_rows", "nb_cols")]
@@ -179,8 +174,3 @@ def _limits(value: Any) -> Limits:
 def _turned(limits: Limits) -> Limits:
     """The same angles the other way."""
     return 0.0 - limits[1], 0.0 - limits[0]
-
-
-def _from(start: float, value: Any) -> Limits:
-    """A range, which begins or ends at `start` where it is given as one number."""
-    return _limits(value if isinstance(value, list | tuple) else sorted((start, value)))

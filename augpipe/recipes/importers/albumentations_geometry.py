@@ -14,7 +14,6 @@ from augpipe.recipes.importers.albumentations_affine import (
 )
 from augpipe.recipes.importers.albumentations_values import (
     border_of,
-    from_zero,
     limits_of,
     look_of,
     look_of_resize,
@@ -23,7 +22,7 @@ from augpipe.recipes.importers.albumentations_values import (
 )
 from augpipe.recipes.importers.chosen import at_times
 from augpipe.recipes.importers.findings import Findings, Maker
-from augpipe.recipes.importers.makers import FIELD, floored_centre, refused, same, twice
+from augpipe.recipes.importers.makers import FIELD, floored_centre, reaching, refused, same, twice
 from augpipe.recipes.importers.sides import KEEPS_SHAPE
 
 ALL_BOXES = (
@@ -104,6 +103,15 @@ def _add_crop(found: Findings, one: Mapping[str, Any], crop: Op) -> None:
     found.add(name_of(one), ops.Pad.model_validate(fields), crop)
 
 
+def _crop_at(found: Findings, one: Mapping[str, Any]) -> None:
+    for axis in "xy":
+        if one[f"{axis}_min"] >= one[f"{axis}_max"]:
+            ends = f"{axis}_min={one[f'{axis}_min']} and {axis}_max={one[f'{axis}_max']}"
+            raise ValueError(f"{ends} leave no pixel between them")
+    size = one["y_max"] - one["y_min"], one["x_max"] - one["x_min"]
+    found.add("Crop", _at_times(one, ops.RandomCrop(size=size, at=(one["x_min"], one["y_min"]))))
+
+
 def _sized_crop(one: Mapping[str, Any], **fields: Any) -> Op:
     return ops.RandomResizedCrop.model_validate({"size": size_of(one), **fields})
 
@@ -114,15 +122,11 @@ def _random_scale(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _safe_crop(one: Mapping[str, Any]) -> Op:
-    if one.get("erosion_rate"):
-        raise ValueError(f"erosion_rate={one['erosion_rate']} lets boxes be cut, which is not mapped; set 0")
     keep = ops.KeepObjects(rule="all", tries=200, fallback="whole")  # 1000: 48 % are whole, planned in 4x the time
     return _sized_crop(one, scale=(0.05, 1.0), ratio=(0.5, 2.0), keep_objects=keep)
 
 
 def _crop_of_a_box(found: Findings, one: Mapping[str, Any]) -> None:
-    if one.get("erosion_factor"):
-        raise ValueError(f"erosion_factor={one['erosion_factor']} lets the box be cut, which is not mapped; set 0")
     made = ops.RandomCrop(size=size_of(one), keep_objects=ops.KeepObjects(rule="whole"))
     note = "crops are drawn until one holds a box, where a box is drawn first and then a crop around it."
     found.add("AtLeastOneBBoxRandomCrop", _at_times(one, made), note=note)
@@ -134,8 +138,6 @@ def _add_map(found: Findings, one: Mapping[str, Any], op: Op, note: str = "") ->
 
 
 def _rotate(found: Findings, one: Mapping[str, Any]) -> None:
-    if one.get("crop_border"):
-        raise ValueError("crop_border is not mapped")
     _add_map(found, one, ops.Rotate(max_deg=limits_of(one, "limit"), step=None, p=one["p"]))
 
 
@@ -174,10 +176,7 @@ def _affine(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _perspective(found: Findings, one: Mapping[str, Any]) -> None:
-    if not one["keep_size"] or one.get("fit_output"):
-        raise ValueError("keep_size=False and fit_output=True make frames of other sides, and are not mapped")
-    low, high = (float(end) for end in from_zero(one["scale"]))
-    made = ops.Perspective(inner_std=(low, high), p=one["p"])
+    made = ops.Perspective(inner_std=reaching(0.0, one["scale"]), p=one["p"])
     is_new = found.measured_as == ("albumentations-2",)
     limit = "0.32, counted from 0 again" if is_new else "1"
     note = (
@@ -213,8 +212,6 @@ def _grid_distortion(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _elastic_transform(found: Findings, one: Mapping[str, Any]) -> None:
-    if one.get("approximate"):
-        raise ValueError("approximate=True, a filter of 17 pixels whatever sigma is, is not mapped; set it to False")
     alpha, note = float(one["alpha"]), FIELD
     if one.get("noise_distribution", "uniform") == "gaussian":  # newer versions, which divide it by its largest number
         alpha *= 3.0**0.5 / LARGEST_NORMAL
@@ -266,6 +263,7 @@ GEOMETRY: dict[str, Maker] = {
     "LongestMaxSize": _resized(lambda one: ops.ResizeLongest(size=_length(one))),
     "PadIfNeeded": _pad,
     "RandomCrop": lambda found, one: _add_crop(found, one, ops.RandomCrop(size=size_of(one))),
+    "Crop": _crop_at,
     "RandomSizedBBoxSafeCrop": _resized(_safe_crop, ALL_BOXES),
     "AtLeastOneBBoxRandomCrop": _crop_of_a_box,
     "BBoxSafeRandomCrop": refused(

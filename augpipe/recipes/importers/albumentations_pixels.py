@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from augpipe import ops
-from augpipe.recipes.importers.albumentations_values import from_zero, limits_of, name_of
+from augpipe.ops import Op
+from augpipe.ops.op import MAX_SIDE_PX
+from augpipe.recipes.importers.albumentations_values import limits_of, name_of
 from augpipe.recipes.importers.findings import Findings, Maker
-from augpipe.recipes.importers.makers import jitter, levels, refused, same, shifted, twice
+from augpipe.recipes.importers.makers import jitter, levels, reaching, refused, same, shifted, twice
 
 OPENCV_SIGMAS = {3: 0.8493, 5: 1.08, 7: 1.42}
 """The sigmas that are nearest to the kernels that OpenCV has of these sizes for a sigma of 0."""
@@ -41,20 +43,25 @@ def _hue_saturation_value(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("HueSaturationValue", made, note=note)
 
 
-def _brightness_contrast(found: Findings, one: Mapping[str, Any]) -> None:
-    if not one.get("brightness_by_max", True):
-        raise ValueError("brightness_by_max=False is not mapped; set it to True")
-    bright, contrast = limits_of(one, "brightness_limit"), limits_of(one, "contrast_limit")
-    made = ops.BrightnessContrast(brightness=bright, contrast=contrast, p=one["p"])
-    found.add("RandomBrightnessContrast", made)
-
-
 def _multiply(found: Findings, one: Mapping[str, Any]) -> None:
-    if one["per_channel"] or one["elementwise"]:
-        raise ValueError("per_channel and elementwise, a factor a channel or a pixel, are not mapped; leave them out")
-    low, high = twice(one["multiplier"])
-    contrast = {"brightness": (0.0, 0.0), "contrast": (low - 1.0, high - 1.0), "p": one["p"]}
-    found.add("MultiplicativeNoise", ops.BrightnessContrast.model_validate(contrast))
+    """A factor of all pixels, or one of each, which is speckle about the mean factor."""
+    low, high = map(float, twice(one["multiplier"]))
+    if not one["elementwise"]:
+        if one["per_channel"]:
+            raise ValueError("per_channel=True without elementwise draws a factor a channel, and is not mapped")
+        found.add("MultiplicativeNoise", _times(low, high, one["p"]))
+        return
+    mean, std = 0.5 * (low + high), (high - low) / 12.0**0.5
+    fields = {"std": (0.0, 0.0), "speckle": (std / mean if mean else 0.0,) * 2, "per_channel": one["per_channel"]}
+    speckle = ops.Noise.model_validate({**fields, "p": one["p"] if mean == 1.0 else 1.0})
+    made = speckle if mean == 1.0 else ops.AllOf(ops=(_times(mean, mean, 1.0), speckle), p=one["p"])
+    found.add(
+        "MultiplicativeNoise", made, note="factors are normal, with the mean and deviation of the even ones there."
+    )
+
+
+def _times(low: float, high: float, p: float) -> Op:
+    return ops.BrightnessContrast(brightness=(0.0, 0.0), contrast=(low - 1.0, high - 1.0), p=p)
 
 
 def _fancy_pca(found: Findings, one: Mapping[str, Any]) -> None:
@@ -76,8 +83,6 @@ def _to_gray(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _noise(found: Findings, one: Mapping[str, Any]) -> None:
-    if one.get("noise_scale_factor", 1.0) != 1.0:
-        raise ValueError("noise_scale_factor is not mapped; set it to 1")
     if any(twice(one.get("mean", one.get("mean_range", 0.0)))):
         raise ValueError("noise whose mean is not 0 is not mapped; set it to 0")
     if "std_range" in one:  # parts of the full level, in newer versions
@@ -115,7 +120,7 @@ def _additive_noise(found: Findings, one: Mapping[str, Any]) -> None:
     """imgaug's, whose standard deviations are in levels."""
     if any(twice(one["loc"])):
         raise ValueError(f"loc={one['loc']}, a mean that is not 0, is not mapped; set it to 0")
-    fields = {"std": from_zero(one["scale"]), "per_channel": one["per_channel"], "p": one["p"]}
+    fields = {"std": reaching(0.0, one["scale"]), "per_channel": one["per_channel"], "p": one["p"]}
     found.add("IAAAdditiveGaussianNoise", ops.Noise.model_validate(fields))
 
 
@@ -141,6 +146,19 @@ def _holes(found: Findings, one: Mapping[str, Any], fields: dict[str, Any], note
     unit = "fraction" if is_fraction else "px"
     made = ops.CoarseDropout.model_validate({**fields, "unit": unit, "fill": _fill(one), "p": one["p"]})
     found.add(name_of(one), made, note=f"{note} {_of_masks(one)}".strip())
+
+
+def _stripes(found: Findings, one: Mapping[str, Any]) -> None:
+    """Rectangles from edge to edge, of as many as are drawn: none is one without a chance."""
+    made: list[Op] = []
+    for axis, length, across in (("x", "width", "height"), ("y", "height", "width")):
+        (fewest, most), limits = one[f"num_masks_{axis}"], one[f"mask_{axis}_length"]
+        if most and limits[1]:
+            fields = {"num": (max(fewest, 1), most), length: limits, across: (MAX_SIDE_PX,) * 2, "fill": _fill(one)}
+            p = most / (most + 1) if fewest == 0 else 1.0
+            made.append(ops.CoarseDropout.model_validate({**fields, "p": p}))
+    stripes = ops.AllOf(ops=tuple(made) or (ops.Identity(),), p=one["p"])
+    found.add("XYMasking", stripes, note=_of_masks(one))
 
 
 def _fill(one: Mapping[str, Any]) -> tuple[float, float, float]:
@@ -191,12 +209,6 @@ def _old_grid(one: Mapping[str, Any]) -> dict[str, Any]:
     return fields | {"grid": (one["holes_number_y"], across)}
 
 
-def _pixel_dropout(found: Findings, one: Mapping[str, Any]) -> None:
-    fields = {"share": twice(one["dropout_prob"]), "per_channel": one["per_channel"], "p": one["p"]}
-    fields["fill"] = "random" if one["drop_value"] is None else levels(one["drop_value"])
-    found.add("PixelDropout", ops.PixelDropout.model_validate(fields), note=_of_masks(one))
-
-
 def _rgb_shift(found: Findings, one: Mapping[str, Any]) -> None:
     ranges = [limits_of(one, f"{channel}_shift_limit") for channel in "rgb"]
     is_part = any(isinstance(limit, float) and 0.0 < abs(limit) < 1.0 for limit in twice(one["r_shift_limit"]))
@@ -241,7 +253,7 @@ def _gaussian_blur(found: Findings, one: Mapping[str, Any]) -> None:
 def _advanced_blur(found: Findings, one: Mapping[str, Any]) -> None:
     """A round Gaussian of the sigmas along x, in a kernel of each size that is drawn."""
     smallest, largest = _sides(one)
-    sigma = from_zero(one["sigma_x_limit"] if "sigma_x_limit" in one else one["sigmaX_limit"])
+    sigma = reaching(0.0, one["sigma_x_limit"] if "sigma_x_limit" in one else one["sigmaX_limit"])
     sizes = range(smallest, largest + 1, 2)
     made = [ops.GaussianBlur.model_validate({"sigma_px": sigma, "kernel_px": size, "p": 1.0}) for size in sizes]
     one_of = made[0].model_copy(update={"p": one["p"]}) if len(made) == 1 else ops.OneOf(ops=tuple(made), p=one["p"])
@@ -257,14 +269,6 @@ def _motion_blur(found: Findings, one: Mapping[str, Any]) -> None:
     else:
         fields["line"] = "ends"
     found.add("MotionBlur", ops.MotionBlur.model_validate(fields))
-
-
-def _clahe(found: Findings, one: Mapping[str, Any]) -> None:
-    value = one["clip_limit"]
-    limits = tuple(value) if isinstance(value, list | tuple) else (1.0, value)
-    across, down = one["tile_grid_size"]
-    made = ops.CLAHE.model_validate({"clip_limit": limits, "tiles": (down, across), "p": one["p"]})
-    found.add("CLAHE", made, note=CLAHE_NOTE)
 
 
 def _channel_dropout(found: Findings, one: Mapping[str, Any]) -> None:
@@ -294,15 +298,9 @@ def _downscale(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("Downscale", ops.Downscale.model_validate({"scale": tuple(scale), "p": one["p"]}))
 
 
-def _sharpen(found: Findings, one: Mapping[str, Any]) -> None:
-    if one.get("method", "kernel") != "kernel":
-        raise ValueError(f"method={one['method']!r} is not mapped; 'kernel' is")
-    _blend(ops.Sharpen, "lightness")(found, one)
-
-
 def _blend(kind: type[ops.Sharpen | ops.Emboss], name: str) -> Maker:
     def add(found: Findings, one: Mapping[str, Any]) -> None:
-        alpha, other = (from_zero(one.get(field, kind.model_fields[field].default)) for field in ("alpha", name))
+        alpha, other = (reaching(0.0, one.get(field, kind.model_fields[field].default)) for field in ("alpha", name))
         found.add(name_of(one), kind.model_validate({"alpha": alpha, name: other, "p": one["p"]}))
 
     return add
@@ -316,7 +314,11 @@ def _threshold(one: Mapping[str, Any]) -> tuple[int, ...]:
 
 PIXELS: dict[str, Maker] = {
     "ColorJitter": _jitter,
-    "RandomBrightnessContrast": _brightness_contrast,
+    "RandomBrightnessContrast": same(
+        ops.BrightnessContrast,
+        brightness=lambda one: limits_of(one, "brightness_limit"),
+        contrast=lambda one: limits_of(one, "contrast_limit"),
+    ),
     "RandomBrightness": same(ops.BrightnessContrast, brightness=lambda one: limits_of(one, "limit"), contrast=(0, 0)),
     "RandomContrast": same(ops.BrightnessContrast, brightness=(0, 0), contrast=lambda one: limits_of(one, "limit")),
     "MultiplicativeNoise": _multiply,
@@ -324,8 +326,15 @@ PIXELS: dict[str, Maker] = {
     "HueSaturationValue": _hue_saturation_value,
     "CoarseDropout": _coarse_dropout,
     "Cutout": _cutout,
+    "XYMasking": _stripes,
     "GridDropout": _grid_dropout,
-    "PixelDropout": _pixel_dropout,
+    "PixelDropout": same(
+        ops.PixelDropout,
+        share=lambda one: twice(one["dropout_prob"]),
+        per_channel=lambda one: one["per_channel"],
+        fill=lambda one: "random" if one["drop_value"] is None else levels(one["drop_value"]),
+        note=_of_masks,
+    ),
     "RGBShift": _rgb_shift,
     "GaussNoise": _noise,
     "IAAAdditiveGaussianNoise": _additive_noise,
@@ -349,13 +358,18 @@ PIXELS: dict[str, Maker] = {
     "MedianBlur": same(ops.MedianBlur, sizes=_sides),
     "AdvancedBlur": _advanced_blur,
     "MotionBlur": _motion_blur,
-    "CLAHE": _clahe,
+    "CLAHE": same(
+        ops.CLAHE,
+        clip_limit=lambda one: tuple(limit) if isinstance(limit := one["clip_limit"], list | tuple) else (1.0, limit),
+        tiles=lambda one: tuple(one["tile_grid_size"])[::-1],  # columns and rows there
+        note=CLAHE_NOTE,
+    ),
     "Downscale": _downscale,
     "RandomGridShuffle": same(ops.GridShuffle, grid=lambda one: one["grid"], note=LARGER_CELLS),
     "ImageCompression": _compression,
     "JpegCompression": _compression,
-    "Sharpen": _sharpen,
-    "IAASharpen": _sharpen,
+    "Sharpen": _blend(ops.Sharpen, "lightness"),
+    "IAASharpen": _blend(ops.Sharpen, "lightness"),
     "Emboss": _blend(ops.Emboss, "strength"),
     "IAAEmboss": _blend(ops.Emboss, "strength"),
     "ISONoise": same(

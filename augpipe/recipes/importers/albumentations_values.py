@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from augpipe.ops.op import Beyond
-from augpipe.recipes.importers.findings import Look
 from augpipe.recipes.importers.makers import either_way, levels
+from augpipe.recipes.importers.rows import Look
 
 BORDERS = {0: "constant", 1: "edge", 2: "reflect", 3: "wrap", 4: "reflect_101"}
 """OpenCV's border modes."""
@@ -54,8 +54,3 @@ def border_of(one: Mapping[str, Any]) -> Beyond:
     return BORDERS[mode], (float(fill), 0.0, 0.0) if isinstance(fill, int | float) else levels(
         fill
     )  # red alone, in 1.x
-
-
-def from_zero(value: Any) -> tuple[Any, ...]:
-    """A range that may be given as its end."""
-    return tuple(value) if isinstance(value, list | tuple) else (0.0, value)

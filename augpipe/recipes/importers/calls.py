@@ -61,6 +61,13 @@ class Call:
         return self.path.rpartition(".")[2]
 
 
+def with_calls(value: Any, make: Callable[[Call], Any]) -> Any:
+    """A value with what `make` gives in the place of each call that it is, or that its lists hold."""
+    if isinstance(value, list | tuple):
+        return type(value)(with_calls(one, make) for one in value)
+    return make(value) if isinstance(value, Call) else value
+
+
 class Script:
     """The assignments, functions and imports of a text of Python.
 

@@ -10,6 +10,8 @@ from augpipe.recipes.importers.findings import Findings
 from augpipe.recipes.importers.reasons import in_their_words
 from augpipe.validation.models import FieldError
 
+IN_ORDER = "the order is that of the list, always."
+"""What differs in a group whose order is drawn."""
 Members = Sequence[tuple[Op, ...]]
 """The ops of each transform that is held."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from augpipe.ops import Normalize, Op
 from augpipe.ops.crops import seen_beyond
@@ -30,7 +30,8 @@ from augpipe.recipes.importers.looks import (
 )
 from augpipe.recipes.importers.measured import judged
 from augpipe.recipes.importers.reasons import in_their_words, reason, unknown
-from augpipe.recipes.importers.sides import sides_of
+from augpipe.recipes.importers.rows import Look, Row, table_of
+from augpipe.recipes.importers.sides import pads_nothing, sides_of
 from augpipe.recipes.importers.units import leave_out_behind, normalize_last
 
 BROUGHT_BACK = "pixels that an earlier map moved out of the image are seen again, where there its border is."
@@ -39,43 +40,8 @@ BEFORE_RESIZES = "its border is made of pixels before they are resized, and ther
 """What differs in a border: by up to 7 levels in the mean of a padding, and 2 of photographs that a map moves."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Look:
-    """How a transform looks between pixels."""
-
-    interpolation: str
-    antialias: bool | None = None
-    """Whether shrinking averages; None where the transform does not shrink."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """What became of a transform."""
-
-    name: str
-    """The name of the transform in its library."""
-    ops: tuple[Op, ...] = ()
-    verdict: Literal["exact", "near", "not measured", "left out"] = "not measured"
-    """Measured: within one of 256 levels in the mean, with draws alike; other than that; neither; nothing."""
-    note: str = ""
-    """What differs, or why it is left out."""
-    look: Look | None = None
-    """How it looks between pixels, if it does."""
-    beyond: Beyond | None = None
-    """What it shows beyond the image, if it does."""
-    holds: bool = False
-    """Whether its ops are of transforms that have rows of their own."""
-    levels: tuple[float, float] | None = None
-    """The mean and the largest difference of pixels, in levels of 256, as far as it was measured."""
-    forms: tuple[str, ...] = ()
-    """The names that figures of it are kept under."""
-    loses_units: bool = False
-    """Whether it is left out, and changes or may change what numbers count in behind it."""
-
-    @property
-    def became(self) -> str:
-        """The ops by name."""
-        return ", ".join(op.key for op in self.ops)
+USUAL_LOOK = Look(interpolation="bilinear", antialias=True)
+"""That of a recipe whose transforms do not look between pixels."""
 
 
 @dataclass(kw_only=True)
@@ -104,6 +70,8 @@ class Findings:
     """What makes ops of a transform, where it stands within another one."""
     container: str = ""
     """What the images are held in, of torchvision: "pillow" or "tensors", and empty where nothing says so."""
+    only: Mapping[str, Mapping[str, tuple[Any, str]]] = field(default_factory=dict)
+    """A transform -> the arguments that are mapped at one value alone: that value, and what any other one does."""
     changes_units: tuple[str, ...] = ("Normalize",)
     """Transforms that change what numbers count in, or may."""
     clips_blurs: bool = False
@@ -114,7 +82,7 @@ class Findings:
     """The labels that label maps show beyond the image there, and by which transforms."""
     beyond: Beyond = ("context", (0.0, 0.0, 0.0))
     """What the recipe shows beyond the image; known when all is found, as the next one."""
-    look: Look = Look(interpolation="bilinear", antialias=True)
+    look: Look = USUAL_LOOK
     """How the recipe looks between pixels."""
 
     def add(
@@ -147,12 +115,23 @@ class Findings:
         try:
             if name not in makers:
                 raise ValueError(NOT_RUN if name.endswith(OF_SCRIPT) else unknown(name, makers))
+            self._check_only(one, self.only.get(name, {}))
             makers[name](self, one)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             if self._never_happens(one):
                 self.rows.append(Row(name=name, verdict="exact", note="p=0: it never happens."))
             else:
                 self.refuse(name, reason(error, one, self.read))
+
+    def _check_only(self, one: Any, only: Mapping[str, tuple[Any, str]]) -> None:
+        for name, (mapped, why) in only.items():
+            try:
+                value = self.read(one, name)
+            except (AttributeError, KeyError):  # of another version
+                continue
+            if value != mapped:
+                told = f"{why}, and is not mapped" if why else "is not mapped"
+                raise ValueError(f"{name}={value!r} {told}; {mapped!r} is")
 
     def _never_happens(self, one: Any) -> bool:
         try:
@@ -163,14 +142,19 @@ class Findings:
     @property
     def problems(self) -> list[str]:
         """What cannot be mapped, and why."""
-        return [f"{row.name}: {row.note}" for row in self.rows if row.verdict == "left out"]
+        return [row.told for row in self.rows if row.verdict == "left out"]
+
+    def _refusal(self, problems: list[str], how: str) -> str:
+        """What cannot be mapped, what to do, and what all else becomes."""
+        listed = "\n".join(f"  {problem}" for problem in problems)
+        others = [row for row in self.rows if row.told not in problems]
+        table = "".join(f"\n  {line.rstrip()}" for line in table_of(others).text().splitlines()[1:])
+        told = f"Leave them out{how} and add ops by hand." + (f" The others become:{table}" if table else "")
+        return f"{len(problems)} of {self.source}'s transforms cannot be imported:\n{listed}\n{told}"
 
     def within(self) -> "Findings":
         """For transforms within another one: the same lists, and ops of their own."""
-        inner = Findings(source=self.source, measured_as=self.measured_as, name_of=self.name_of, read=self.read)
-        inner.rows, inner.notes, inner.outer, inner.is_held = self.rows, self.notes, [*self.outer, *self.ops], True
-        inner.makers, inner.changes_units, inner.container = self.makers, self.changes_units, self.container
-        return inner
+        return replace(self, ops=[], outer=[*self.outer, *self.ops], is_held=True)
 
     @property
     def normalize(self) -> Normalize | None:
@@ -193,7 +177,7 @@ class Findings:
             self.ops[:] = [op for op in self.ops if op is not unlike]
             for place in self._rows_of(unlike):
                 told = "leaves each image at its own size; put RandomCrop, or another crop or Resize, behind it"
-                self.rows[place] = Row(name=self.rows[place].name, verdict="left out", note=told)
+                self.rows[place] = self.rows[place].left_out(told)
 
     def _fits(self, listed: list[Op]) -> bool:
         """Whether ops take no more passes than a view may."""
@@ -210,7 +194,7 @@ class Findings:
         for step, look_up in late_steps(passes, self.beyond, interpolation):
             self._act_late(step, look_up)
         for one in (one for own in passes for one in bordered_behind_resizes(self.rows, own)):
-            for place in self._rows_of(one):
+            for place in self._rows_of(one) if not pads_nothing(one, self.ops) else ():
                 self.differs(place, BEFORE_RESIZES)
         for names in (looked_at_once(self.rows, own) for own in passes):
             if len(names) > 1:
@@ -226,7 +210,7 @@ class Findings:
 
     def _rows_of(self, op: Op) -> list[int]:
         """The places of the rows that have an op of their own."""
-        return [place for place, row in enumerate(self.rows) if any(own is op for own in row.ops)]
+        return [place for place, row in enumerate(self.rows) if row.has(op)]
 
     def differs(self, place: int, told: str, *, is_noted: bool = False) -> None:
         """One more difference of a row, which is among the notes where it is not yet."""
@@ -238,12 +222,12 @@ class Findings:
     def _judge(self) -> None:
         """Have the figures say which rows are exact; what differs in those is less than is worth a note."""
         before, self.rows[:] = list(self.rows), [judged(row, self.measured_as) for row in self.rows]
-        exact = {f"{row.name}: {row.note}" for row in self.rows if row.verdict == "exact"}
-        near = {f"{row.name}: {row.note}" for row in self.rows if row.verdict != "exact"}
+        exact = {row.told for row in self.rows if row.verdict == "exact"}
+        near = {row.told for row in self.rows if row.verdict != "exact"}
         self.notes[:] = [note for note in self.notes if note not in exact - near]
         for old, new in zip(before, self.rows, strict=True):
             if new.verdict == "near" and not old.note:
-                self.note(f"{new.name}: {new.note}")
+                self.note(new.told)
 
     def _look_once(self) -> None:
         """Have the recipe look as the first transform that resizes, else as the first that may shrink, or looks."""
@@ -295,7 +279,7 @@ class Findings:
     def _held_alone(self, row: Row) -> bool:
         """Have the group that holds a map look alone, and maps in it that meet do so in turn, where there are passes
         left for that; else as one."""
-        for old in [op for op in self._held_in(row) if all(own is not op for own in row.ops)]:
+        for old in [op for op in self._held_in(row) if not row.has(op)]:
             rows = [one for one in self.rows if one.look and any(own is old for own in self._held_in(one))]
             looks = {one.look.interpolation for one in rows if one.look}
             if len(looks) != 1:
@@ -355,8 +339,8 @@ class Findings:
         """
         self._leave_out_unlike()
         normalize_last(self)
-        if strict is False:
-            leave_out_behind(self)
+        problems = self.problems
+        leave_out_behind(self)
         own = next((op.beyond for op in self.ops if op.is_crop and op.beyond), None)
         borders = [*([own] if own else []), *(seen_beyond(*row.beyond) for row in self.rows if row.beyond)]
         self.beyond = border, fill = borders[0] if borders else self.beyond
@@ -364,16 +348,11 @@ class Findings:
         self._part_maps()
         self._act_in_turn()
         self._note_order()
-        if self.problems and strict is not False:
-            how = " by strict=False (--leave-out)," if strict else ""
-            raise ValueError(
-                f"{len(self.problems)} of {self.source}'s transforms cannot be imported:\n"
-                + "\n".join(f"  {problem}" for problem in self.problems)
-                + f"\nLeave them out{how} and add ops by hand."
-            )
         for problem in self.problems:
             self.note(f"{problem}: left out.")
         self._judge()
+        if problems and strict is not False:
+            raise ValueError(self._refusal(problems, " by strict=False (--leave-out)," if strict else ""))
         if "constant" in {shown for shown, _ in borders}:  # others show the image's own labels
             self._note_mask_fills()
         if len(set(borders)) > 1:

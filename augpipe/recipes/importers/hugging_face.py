@@ -7,8 +7,9 @@ from typing import Any
 
 from augpipe import ops
 from augpipe.ops import Op
-from augpipe.recipes.importers.findings import Findings, Look
+from augpipe.recipes.importers.findings import Findings
 from augpipe.recipes.importers.makers import PILLOW_FILTERS, channels, floored_centre
+from augpipe.recipes.importers.rows import Look
 from augpipe.recipes.importers.units import UNIT
 
 SQUARE_BY_TYPE = {

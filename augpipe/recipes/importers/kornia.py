@@ -21,6 +21,7 @@ from augpipe.recipes.importers.makers import (
     round_kernel,
     same,
     shifted,
+    twice,
 )
 from augpipe.recipes.importers.units import UNIT
 
@@ -89,11 +90,23 @@ def _jiggle(found: Findings, one: Any) -> None:
 
 
 def _gaussian_blur(found: Findings, one: Any) -> None:
-    given, name = one.flags["kernel_size"], _border_type(one)
-    side, note = round_kernel((given,) if isinstance(given, int) else tuple(given))
-    notes = [note, "" if name == "reflect" else f"border_type={name} becomes reflect."]
-    made = ops.GaussianBlur(sigma_px=range_of(one, "sigma"), kernel_px=side, p=read(one, "p"))
-    found.add("RandomGaussianBlur", made, note=" ".join(filter(None, notes)))
+    _blurred(found, one, one.flags["kernel_size"], _border_type(one), range_of(one, "sigma"), read(one, "p"))
+
+
+def _blur_filter(found: Findings, one: Any) -> None:
+    """That of `kornia.filters`, which blurs all images alike."""
+    sigma = channels(one.sigma)
+    if len(set(sigma)) > 1:
+        raise ValueError(f"sigma={sigma} is not mapped; two numbers that are alike are")
+    border = str(getattr(one.border_type, "name", one.border_type)).lower()
+    _blurred(found, one, one.kernel_size, border, (sigma[0], sigma[0]), 1.0)
+
+
+def _blurred(found: Findings, one: Any, size: Any, border: str, sigma: tuple[float, float], p: float) -> None:
+    side, note = round_kernel(twice(size))
+    notes = [note, "" if border == "reflect" else f"border_type={border} becomes reflect."]
+    made = ops.GaussianBlur(sigma_px=sigma, kernel_px=side, p=p)
+    found.add(name_of(one), made, note=" ".join(filter(None, notes)))
 
 
 def _erasing(found: Findings, one: Any) -> None:
@@ -189,9 +202,11 @@ MADE: dict[str, Maker] = {
     "RandomGrayscale": same(ops.Grayscale),
     "RandomSharpness": same(ops.Sharpness, factor=lambda one: range_of(one, "sharpness")),
     "RandomInvert": same(ops.Invert),
+    "RandomAutoContrast": same(ops.AutoContrast),
     "RandomSolarize": _solarize,
     "RandomEqualize": same(ops.Equalize, note="by Pillow's formula."),
     "RandomGaussianBlur": _gaussian_blur,
+    "GaussianBlur2d": _blur_filter,
     "RandomGaussianNoise": _noise,
     "RandomErasing": _erasing,
     "RandomJPEG": _compression,

@@ -8,9 +8,10 @@ import numpy as np
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.policies.automatic import one_of
-from augpipe.recipes.importers.findings import Findings, Look, Maker
+from augpipe.recipes.importers.findings import Findings, Maker
 from augpipe.recipes.importers.kornia_values import OF_GEOMETRY, border_name, name_of, range_of, read, rounded
 from augpipe.recipes.importers.makers import FIELD, SQUARE_PX, UNEVEN, floored_centre, levels, padded_crop, same
+from augpipe.recipes.importers.rows import Look
 
 BLACK = ("constant", (0.0, 0.0, 0.0))
 """What most of its geometry shows beyond the image."""
@@ -88,7 +89,8 @@ def _quarter_turns(found: Findings, one: Any) -> None:
     made = one_of(
         ((ops.QuarterTurn.model_validate({"turns": (turn % 4,)}), weight) for turn, weight in turns), read(one, "p")
     )
-    found.add("RandomRotation90", made, beyond=None if found.is_square else BLACK)
+    beyond = {} if found.is_square else {"look": _look(one), "beyond": BLACK}  # a square loses nothing
+    found.add("RandomRotation90", made, **beyond)
 
 
 def _affine(found: Findings, one: Any) -> None:

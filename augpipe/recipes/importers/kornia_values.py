@@ -4,6 +4,8 @@ from typing import Any
 
 OF_GEOMETRY = "kornia.geometry"
 """Where functions of geometry are modules, too: one that is an augmentation's namesake may differ from it."""
+OF_FUNCTIONS = OF_GEOMETRY, "kornia.filters"
+"""Where such modules are."""
 BORDERS = {
     "zeros": "constant",
     "constant": "constant",

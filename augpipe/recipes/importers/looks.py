@@ -1,17 +1,13 @@
 """How transforms look between pixels: those that share the one look-up of a recipe, and those that look alone."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.commuting import acts_in_look_up, is_step, keeps_pixels
 from augpipe.ops.view_passes import MOST_PASSES, has_own_look
+from augpipe.recipes.importers.rows import Row
 from augpipe.validation.models import changed
-
-if TYPE_CHECKING:
-    from augpipe.recipes.importers.findings import Row
-
 
 INTERPOLATIONS = ("bilinear", "bicubic", "nearest", "random")
 """How recipes and groups can look."""
@@ -23,7 +19,7 @@ FIRST = "geometry acts before tone."
 """What differs in a policy that is one look-up."""
 
 
-def look_alone(made: list[Op], row: "Row") -> list[Op] | None:
+def look_alone(made: list[Op], row: Row) -> list[Op] | None:
     """The ops with those of a row in a group that has a look of its own, or with the group that holds them alone having
     it; None where they are not maps by themselves."""
     is_map = all(inner.is_geometry and not inner.is_crop for op in row.ops for inner in op.flat)
@@ -97,7 +93,7 @@ def _hold(listed: Iterable[Op], maps: Sequence[Op]) -> bool:
     return any(held is one for op in listed for held in with_held(op) for one in maps)
 
 
-def looked_at_once(rows: Iterable["Row"], acting: Iterable[tuple[str, Op]]) -> list[str]:
+def looked_at_once(rows: Iterable[Row], acting: Iterable[tuple[str, Op]]) -> list[str]:
     """The names of the transforms that are one look-up of a pass, and would each be one in their library: those of
     most, where one of several is chosen."""
     looks = [row for row in rows if row.look is not None and row.look.interpolation != "nearest"]
@@ -105,9 +101,9 @@ def looked_at_once(rows: Iterable["Row"], acting: Iterable[tuple[str, Op]]) -> l
     return [row.name for row in looks if id(row) in seen]
 
 
-def _most_looks(op: Op, looks: Sequence["Row"]) -> list["Row"]:
+def _most_looks(op: Op, looks: Sequence[Row]) -> list[Row]:
     """The rows, of those that look, which may act on one image in an op."""
-    own = [row for row in looks if any(op is one for one in row.ops)]
+    own = [row for row in looks if row.has(op)]
     if own:
         return own
     if isinstance(op, ops.OneCrop | ops.OneOf):
@@ -116,7 +112,7 @@ def _most_looks(op: Op, looks: Sequence["Row"]) -> list["Row"]:
     return [row for one in op.ops for row in _most_looks(one, looks)] if isinstance(op, ops.AllOf | ops.SomeOf) else []
 
 
-def bordered_behind_resizes(rows: Iterable["Row"], acting: Iterable[tuple[str, Op]]) -> list[Op]:
+def bordered_behind_resizes(rows: Iterable[Row], acting: Iterable[tuple[str, Op]]) -> list[Op]:
     """The ops of a pass that show another border than theirs, as one look-up takes the pixels before a resize."""
     borders = {id(op): row.beyond[0] for row in rows if row.beyond for op in row.ops}
     found: list[Op] = []
@@ -146,7 +142,7 @@ def with_held(op: Op) -> Iterator[Op]:
         yield from with_held(inner)
 
 
-def acts_before(made: Sequence[Op], row: "Row") -> list[Op]:
+def acts_before(made: Sequence[Op], row: Row) -> list[Op]:
     """The ops of one look-up that act before those of a row: none where it looks alone, or has no ops there."""
     for at, op in enumerate(made):
         if row.ops and _hold([op], row.ops[:1]):

@@ -8,7 +8,8 @@ import numpy as np
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.recipes.importers.constants import PILLOW
-from augpipe.recipes.importers.findings import Findings, Look, Maker
+from augpipe.recipes.importers.findings import Findings, Maker
+from augpipe.recipes.importers.rows import Look
 
 PILLOW_FILTERS = {nth: name.lower() for name, nth in PILLOW.items()}
 OF_NUMPY = {"symmetric": "reflect", "reflect": "reflect_101"}
@@ -122,6 +123,12 @@ def either_way(value: Any, centre: float = 0.0) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def reaching(start: float, value: Any) -> tuple[float, float]:
+    """A range, which begins or ends at `start` where it is given as one number."""
+    low, high = value if isinstance(value, list | tuple) else sorted((start, value))
+    return float(low), float(high)
+
+
 def channels(value: Any, white: float = 1.0) -> Any:
     """A mean or std for `ops.Normalize`: the numbers of a sequence, an array or a tensor; what holds none as it is.
 
@@ -145,13 +152,17 @@ def refused(told: str) -> Maker:
 
 
 def same(
-    kind: type[Op], *, note: str = "", look: Callable[[Findings, Any], Look] | None = None, **fields: Any
+    kind: type[Op],
+    *,
+    note: str | Callable[[Any], str] = "",
+    look: Callable[[Findings, Any], Look] | None = None,
+    **fields: Any,
 ) -> Maker:
     """A row of a library's table: one op, as often as the transform.
 
     Args:
         kind: the op.
-        note: what differs.
+        note: what differs, or a function of the transform that tells it.
         look: how it looks between pixels, if it does.
         fields: those of the op, each a value or made of the transform; `p` is the transform's own unless it is one.
     """
@@ -160,6 +171,7 @@ def same(
         made = {name: value(one) if callable(value) else value for name, value in fields.items()}
         if "p" in kind.model_fields and "p" not in made:
             made["p"] = found.read(one, "p")
-        found.add(found.name_of(one), kind.model_validate(made), note=note, look=look(found, one) if look else None)
+        told = note if isinstance(note, str) else note(one)
+        found.add(found.name_of(one), kind.model_validate(made), note=told, look=look(found, one) if look else None)
 
     return add

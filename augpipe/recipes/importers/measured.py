@@ -11,15 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel
 
 from augpipe.ops import Op
 from augpipe.ops.op import NEW_FIELDS
-
-if TYPE_CHECKING:
-    from augpipe.recipes.importers.findings import Row
+from augpipe.recipes.importers.rows import Row
 
 MOST_LEVELS = 1.0
 """Mean difference of pixels, in levels of 256, up to which a transform is exact."""
@@ -97,7 +95,7 @@ def digest_of_ops(ops: Iterable[Op]) -> str:
     return digest([op.model_dump(mode="json") for op in ops])
 
 
-def forms(row: "Row") -> tuple[str, str]:
+def forms(row: Row) -> tuple[str, str]:
     """Short names of what a row's figures count for: its ops without their numbers, its look, whether it has a note.
 
     Two of them: one that tells what is switched off by a 0, or by a 1 of a factor, and one that does not.
@@ -136,7 +134,7 @@ def _default(op: Op, name: str) -> Any:
     return None if field is None else field.default
 
 
-def judged(row: "Row", libraries: Sequence[str]) -> "Row":
+def judged(row: Row, libraries: Sequence[str]) -> Row:
     """A row with the verdict that follows from the figures of its form in all of these libraries that have some.
 
     One that has a verdict keeps it.

@@ -3,15 +3,13 @@
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from augpipe.ops.op import KINDS
 from augpipe.ops.other_names import ANSWERS
+from augpipe.recipes.importers.rows import Row
 from augpipe.validation.models import FieldError
 from augpipe.validation.suggest import elsewhere, plain
-
-if TYPE_CHECKING:
-    from augpipe.recipes.importers.findings import Row
 
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "Translate.horizontal": ("translate", "translate_px", "translate_percent", "shift_limit"),

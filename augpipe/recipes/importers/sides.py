@@ -8,9 +8,7 @@ from augpipe import ops
 from augpipe.ops import Op
 from augpipe.ops.geometry import within_swapped
 from augpipe.ops.groups import each_within
-from augpipe.ops.op import pair
 from augpipe.ops.resizes import one_size
-from augpipe.ops.sized_crops import SizedCrop
 from augpipe.validation.models import changed
 
 if TYPE_CHECKING:
@@ -29,9 +27,15 @@ def sides_of(made: Sequence[Op]) -> tuple[int, ...]:
         elif isinstance(op, ops.Pad) and op.size is not None and len(sides) == 1:
             padded = op.size if isinstance(op.size, tuple) else (op.size,) * 2
             sides = padded if min(padded) >= sides[0] else ()
-        elif op.is_crop:
-            sides = pair(op.size) if isinstance(op, SizedCrop) else one_size([op]) or ()
+        elif op.is_crop and not (isinstance(op, ops.ZoomOut) or getattr(op, "own_size", False)):
+            sides = one_size([op]) or ()
     return sides
+
+
+def pads_nothing(op: Op, made: Sequence[Op]) -> bool:
+    """Whether it is a padding of frames that the ops before it make as large as it would, or larger."""
+    before = sides_of(made[: next((at for at, one in enumerate(made) if one is op), 0)])
+    return isinstance(op, ops.Pad) and len(before) == 2 and tuple(op.sides(*before)) == before
 
 
 def are_at_least(made: Sequence[Op], size: tuple[int, int]) -> bool:

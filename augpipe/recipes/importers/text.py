@@ -11,9 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from augpipe.recipes.importers import albumentations, kornia, timm, torchvision
-from augpipe.recipes.importers.calls import Call, Script
+from augpipe.recipes.importers.calls import Call, Script, with_calls
 from augpipe.recipes.importers.findings import Findings
-from augpipe.recipes.importers.kornia_values import OF_GEOMETRY
+from augpipe.recipes.importers.kornia_values import OF_FUNCTIONS
 from augpipe.recipes.importers.makers import either_way, twice
 from augpipe.validation.suggest import nearest
 
@@ -32,7 +32,9 @@ VERSIONS = ("2", "1")
 """Of albumentations, whose arguments and defaults changed with version 2; the first that takes all calls is taken."""
 ERASING_OF_TIMM = ("timm.data.RandomErasing", "timm.data.random_erasing.RandomErasing")
 """Where timm has the one transform that stands among torchvision's."""
-PAIRS = {"blur_limit": 3, "clip_limit": 1, "sigma_limit": 0, "var_limit": 0}
+PAIRS = {"blur_limit": 3, "clip_limit": 1, "sigma_limit": 0, "var_limit": 0} | dict.fromkeys(
+    ("num_masks_x", "num_masks_y", "mask_x_length", "mask_y_length"), 0
+)
 """Limits of albumentations that begin at this number where only the largest is given."""
 
 
@@ -140,16 +142,10 @@ def _object(call: Call) -> Any:
         return type(call.name, (), given)()
     path = call.path.removesuffix(call.name) + OLD_TRANSFORMS.get(call.name, call.name)
     call = replace(call, path=path, kwargs={OLD_NAMES.get(name, name): value for name, value in call.kwargs.items()})
-    given = {name: _made(value) for name, value in _bound("torchvision", call).items()}
+    given = {name: with_calls(value, _object) for name, value in _bound("torchvision", call).items()}
     normal = NORMAL.get(call.name, {})
     given = {name: normal[name](value) if name in normal else value for name, value in given.items()}
     return type(call.name, (), given)()
-
-
-def _made(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return type(value)(_made(one) for one in value)
-    return _object(value) if isinstance(value, Call) else value
 
 
 def _angles(value: Any) -> Any:
@@ -198,8 +194,8 @@ def _augmentation(call: Call) -> Any:
         made.data_keys = call.kwargs.get("data_keys")
         made._same_on_batch = call.kwargs.get("same_on_batch", False)
         return made
-    if call.path.startswith(OF_GEOMETRY) and call.name in parameters("kornia-geometry"):
-        made.__dict__.update(_bound("kornia-geometry", call))
+    if call.path.startswith(OF_FUNCTIONS) and call.name in parameters("kornia-functions"):
+        made.__dict__.update(_bound("kornia-functions", call))
         return made
     if not call.path.startswith("kornia.augmentation."):
         return made  # refused by its name
@@ -306,11 +302,5 @@ def _as_dict(call: Call, version: str, ignored: list[str] | None = None) -> dict
     for name, value in _bound(f"albumentations-{version}", call, ignored).items():
         if name in PAIRS and isinstance(value, int | float):
             value = (0 if call.name == "GaussianBlur" else PAIRS[name], value)  # its kernel may follow from sigma
-        made[name] = _dicts(value, version, ignored)
+        made[name] = with_calls(value, lambda held: _as_dict(held, version, ignored))
     return made
-
-
-def _dicts(value: Any, version: str, ignored: list[str] | None) -> Any:
-    if isinstance(value, list | tuple):
-        return [_dicts(one, version, ignored) for one in value]
-    return _as_dict(value, version, ignored) if isinstance(value, Call) else value

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.recipes.importers.calls import Call, Script
+from augpipe.recipes.importers.calls import Call, Script, with_calls
 from augpipe.recipes.importers.functions import OF_SCRIPT
 
 Pixels = npt.NDArray[np.uint8]
@@ -31,12 +31,8 @@ def installed(made: Any) -> str:
     return _with_version(_library_of(made))
 
 
-def _built(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return type(value)(map(_built, value))
-    if not isinstance(value, Call):
-        return value
-    path = value.path
+def _built(call: Call) -> Any:
+    path = call.path
     if path.endswith(OF_SCRIPT):
         raise ValueError(f"{path} is not run, and --compare cannot show it. Leave --compare out.")
     if "." not in path and path != "Compose":
@@ -49,8 +45,8 @@ def _built(value: Any) -> Any:
         raise ValueError(
             f"{library} cannot be imported: {error}. Mend its installation, or leave --compare out."
         ) from None
-    arguments = [_argument(module, "", one) for one in value.args]
-    named = {name: _argument(module, name, one) for name, one in value.kwargs.items()}
+    arguments = [_argument(module, "", one) for one in call.args]
+    named = {name: _argument(module, name, one) for name, one in call.kwargs.items()}
     try:
         return getattr(found, last)(*arguments, **named)
     except Exception as error:  # whatever it raises is the library's own
@@ -62,7 +58,7 @@ def _built(value: Any) -> Any:
 def _argument(module: str, name: str, value: Any) -> Any:
     """An argument as the library takes it: members of enumerations were read as their names."""
     if not isinstance(value, str) or not module.startswith("torchvision"):
-        return _built(value)
+        return with_calls(value, _built)
     transforms = importlib.import_module("torchvision.transforms")
     if name in ("interpolation", "resample") or value in [mode.value for mode in transforms.InterpolationMode]:
         return transforms.InterpolationMode(value)

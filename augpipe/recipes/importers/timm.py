@@ -7,9 +7,10 @@ from typing import Any
 from augpipe import ops
 from augpipe.ops import Op
 from augpipe.policies.timm_policies import read_name
-from augpipe.recipes.importers.findings import Findings, Look
+from augpipe.recipes.importers.findings import Findings
 from augpipe.recipes.importers.looks import finished_in_turn, note_of
 from augpipe.recipes.importers.makers import channels, erase_several, jitter, levels
+from augpipe.recipes.importers.rows import Look
 from augpipe.validation.suggest import nearest
 
 DEFAULTS: dict[str, Any] = {

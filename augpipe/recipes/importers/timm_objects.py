@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from math import isclose
 from typing import Any
 
 Arguments = dict[str, Any]
@@ -17,6 +18,10 @@ NO_NORMALIZE = (
     "use_prefetcher=True; give from_timm its arguments then."
 )
 """What is said of a chain for training without Normalize."""
+
+
+ROUNDED = 1e-6
+"""By how much numbers may differ that are the same: chains hold some in float32."""
 
 
 class Unread(ValueError):
@@ -41,9 +46,25 @@ def arguments_of(transform: Any) -> Arguments:
         scale, side = read.pop("scale"), read["input_size"][-1]
         read["crop_pct"] = 1.0 if scale == side else side / (scale + 0.5)  # which is rounded down
     create = getattr(sys.modules.get("timm.data"), "create_transform", None)
-    if create is not None and repr(create(**read)) != repr(transform):
+    if create is not None and not _alike(create(**read), transform):
         raise Unread("create_transform makes another chain of the arguments that this one shows. Give from_timm those.")
     return read
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two transforms, or settings of such, are the same, apart from the type and rounding of numbers."""
+    one, other = (value.tolist() if hasattr(value, "tolist") else value for value in (one, other))
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return isclose(one, other, rel_tol=ROUNDED, abs_tol=ROUNDED)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    if isinstance(one, dict):
+        return (
+            isinstance(other, dict) and one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
+        )
+    if hasattr(one, "__dict__") and not callable(getattr(one, "__get__", None)):
+        return type(one) is type(other) and _alike(vars(one), vars(other))
+    return bool(one == other)
 
 
 def _crop(one: Any) -> Arguments:
@@ -71,26 +92,28 @@ def _rand_augment(one: Any) -> Arguments:
     most = f"-mmax{first.magnitude_max}" if first.magnitude_max is not None else ""
     level = f"-m{first.magnitude}" if isinstance(first.magnitude, int) else ""  # where no name has given one
     numbers = f"{level}-n{one.num_layers}-p{first.prob}{_noise(first)}"
-    return {"auto_augment": f"rand{numbers}{most}{increasing}{sets}"} | _mean(first)
+    return {"auto_augment": f"rand{numbers}{most}{increasing}{sets}"} | {"mean": _mean_of(first.kwargs["fillcolor"])}
 
 
 def _auto_augment(one: Any) -> Arguments:
     names, first = {op.name for some in one.policy for op in some}, one.policy[0][0]
     name = next((policy for op, policy in AUTO_AUGMENT.items() if op in names), "originalr")
-    return {"auto_augment": f"{name}{_noise(first)}"} | _mean(first)
+    return {"auto_augment": f"{name}{_noise(first)}"} | {"mean": _mean_of(first.kwargs["fillcolor"])}
 
 
 def _noise(op: Any) -> str:
-    return f"-mstd{min(op.magnitude_std, 101)}" if op.magnitude_std else ""
+    return f"-mstd{min(op.magnitude_std, 101)}" if "magnitude_std" in op.hparams else ""
 
 
-def _mean(op: Any) -> Arguments:
-    return {"mean": tuple(level / 255.0 for level in op.kwargs["fillcolor"])}
+def _mean_of(fill: Any) -> tuple[float, ...]:
+    """What a border is filled with where nothing normalises."""
+    return tuple(level / 255.0 for level in fill)
 
 
 def _jitter(one: Any) -> Arguments:
     parts = [one.brightness, one.contrast, one.saturation, *([one.hue] if one.hue else [])]
-    return {"color_jitter": tuple(0.0 if part is None else tuple(part) for part in parts)}
+    is_off = not any(parts)  # of a strength of 0
+    return {"color_jitter": 0.0 if is_off else tuple(0.0 if part is None else tuple(part) for part in parts)}
 
 
 def _at_random(one: Any) -> Arguments:
@@ -119,7 +142,7 @@ READERS: dict[str, Callable[[Any], Arguments]] = {
     "Resize": _resize,
     "ResizeKeepRatio": _resize_keeping_ratio,
     "CenterCrop": lambda one: {"input_size": one.size},
-    "CenterCropOrPad": lambda one: {"input_size": one.size},
+    "CenterCropOrPad": lambda one: {"input_size": one.size, "mean": _mean_of(one.fill)},
     "RandomHorizontalFlip": lambda one: {"hflip": one.p},
     "RandomVerticalFlip": lambda one: {"vflip": one.p},
     "RandAugment": _rand_augment,

@@ -8,10 +8,10 @@ from augpipe import ops, policies
 from augpipe.ops import Op
 from augpipe.ops.groups import each_within
 from augpipe.policies.automatic import one_of as merged_one_of
-from augpipe.recipes.importers.chosen import Members, all_of, in_groups, one_of
+from augpipe.recipes.importers.chosen import IN_ORDER, Members, all_of, in_groups, one_of
 from augpipe.recipes.importers.findings import Findings, Maker
 from augpipe.recipes.importers.looks import finished_in_turn, note_of
-from augpipe.recipes.importers.torchvision_geometry import GEOMETRY, beyond_of, look_of
+from augpipe.recipes.importers.torchvision_geometry import GEOMETRY, beyond_of, look_of, overlaps, seldom_overlapping
 from augpipe.recipes.importers.torchvision_lambdas import of_arrays, of_levels, of_pillow, of_tensors
 from augpipe.recipes.importers.torchvision_pixels import COUNTED_IN_PARTS, OF_FLOAT_LEVELS, PIXELS, normalize_bytes
 from augpipe.recipes.importers.units import FUNCTION, UNIT, fill_in_levels
@@ -25,8 +25,9 @@ TO_DTYPES = ("ToDtype", "ConvertImageDtype")
 TO_TENSORS = (*OF_PILLOW_IMAGES, *TO_DTYPES)
 """Those behind which an image is a tensor."""
 CONTAINERS = (*TO_TENSORS, "ToPILImage")
-SILENT = ("Identity", "ToPureTensor", "ClampBoundingBoxes")
+SILENT = ("Identity", "ToPureTensor", "ClampBoundingBoxes", "ConvertBoundingBoxFormat")
 """Those that change nothing of an image."""
+OF_FORMAT = "boxes: ConvertBoundingBoxFormat changes nothing here: they are returned in the format that is given."
 OTHER_DTYPES = ("int8", "int16", "short", "int32", "int", "int64", "long", "uint16", "uint32", "uint64")
 """Those whose largest number is neither 255 nor 1, where levels are scaled to it."""
 OF_PILLOW = ("Normalize", *TO_DTYPES)
@@ -48,11 +49,13 @@ def _of_other_units(one: Any) -> str:
 
 
 def found_in(transform: Any) -> Findings:
-    """The ops of a `torchvision.transforms` or `torchvision.transforms.v2` object, and what cannot be mapped."""
+    """The ops of a `torchvision.transforms` or `torchvision.transforms.v2` object or of a list of such, and what cannot
+    be mapped."""
     found = Findings(source="torchvision", measured_as=("torchvision",), name_of=_name)
     scales = False
-    flat = list(_flattened(transform))
-    found.makers, found.changes_units = MADE, OF_PILLOW
+    listed = transform if isinstance(transform, list | tuple) else [transform]
+    flat = [one for held in listed for one in _flattened(held)]
+    found.makers, found.changes_units, found.only = MADE, OF_PILLOW, ONLY
     if next((name for name in map(_name, flat) if name in ("ToPILImage", *TO_TENSORS)), "") == "ToPILImage":
         found.makers = MADE | {"Lambda": of_arrays}
     for one, container in zip(flat, _containers(flat), strict=True):
@@ -73,6 +76,8 @@ def found_in(transform: Any) -> Findings:
             found.add_by(found.makers, one)
             if scales and found.normalize is None:
                 fill_in_levels(found, *before)
+    if "ConvertBoundingBoxFormat" in map(_name, flat):
+        found.note(OF_FORMAT)
     found.counts_in_parts = scales
     if scales and found.normalize is None:
         found.ops.append(UNIT)
@@ -145,6 +150,8 @@ def _group(make: Callable[[Findings, Any, Members], Op], note: str = "") -> Make
 def _sometimes(found: Findings, one: Any, members: Members) -> Op:
     if len(members) == 1 and len(members[0]) == 1 and isinstance(members[0][0], ops.Custom):
         return changed(members[0][0], p=float(one.p) * members[0][0].p)
+    if len(members) == 1 and len(members[0]) == 1 and overlaps(members[0][0]):
+        return seldom_overlapping(members[0][0], float(one.p))
     return all_of(found, members, float(one.p))
 
 
@@ -170,13 +177,18 @@ def _policy(make: Callable[[Any], tuple[Op, ...]]) -> Maker:
     return add
 
 
+ONLY: dict[str, dict[str, tuple[Any, str]]] = {
+    "RandomRotation": {"expand": (False, "makes frames of other sides"), "center": (None, "")},
+    "RandomAffine": {"center": (None, "")},
+}
+"""See `Findings.only`."""
 MADE: dict[str, Maker] = {
     **GEOMETRY,
     **PIXELS,
     "Lambda": of_pillow,
     "RandomApply": _group(_sometimes),
     "RandomChoice": _group(_choice),
-    "RandomOrder": _group(lambda found, _, members: all_of(found, members), "the order is that of the list, always."),
+    "RandomOrder": _group(lambda found, _, members: all_of(found, members), IN_ORDER),
     "RandAugment": _policy(lambda one: policies.rand_augment(one.num_ops, one.magnitude, one.num_magnitude_bins)),
     "TrivialAugmentWide": _policy(lambda one: policies.trivial_augment_wide(one.num_magnitude_bins)),
     "AutoAugment": _policy(lambda one: policies.auto_augment(one.policy.value)),

@@ -11,9 +11,10 @@ from augpipe.ops.commuting import acts_in_look_up
 from augpipe.ops.groups import each_within
 from augpipe.recipes.importers.normalized import CLIPPED, UNITLESS, WHOLE_PIXELS, NoLevel, in_levels, level, shows_means
 from augpipe.recipes.importers.reasons import in_their_words
+from augpipe.recipes.importers.rows import Row
 
 if TYPE_CHECKING:
-    from augpipe.recipes.importers.findings import Findings, Row
+    from augpipe.recipes.importers.findings import Findings
 
 UNIT = ops.Normalize(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
 """What makes numbers in 0..1 of levels."""
@@ -46,7 +47,7 @@ def normalize_last(found: "Findings") -> None:
         return
     place = found.ops.index(last)
     later = found.ops[place + 1 :]
-    rows = next((nth + 1 for nth, row in enumerate(found.rows) if any(op is last for op in row.ops)), len(found.rows))
+    rows = next((nth + 1 for nth, row in enumerate(found.rows) if row.has(last)), len(found.rows))
     shows = partial(_shows, found, last)
     if not all(map(shows, later)):
         kinds = {inner.op for op in later for inner in op.flat}
@@ -65,8 +66,8 @@ def normalize_last(found: "Findings") -> None:
             found.rows[nth] = _row_in_levels(row, made, last)
         except ValueError as error:
             told = "holds what cannot be imported" if row.holds else str(error)
-            found.rows[nth] = type(row)(name=row.name, verdict="left out", note=told)
-            later = [op for op in later if not any(op is own for own in row.ops)]
+            found.rows[nth] = row.left_out(told)
+            later = [op for op in later if not row.has(op)]
     found.ops[place:] = [*map(made, later), last]
     _note_moved(found, later)
 
@@ -94,7 +95,7 @@ def _refuse_normalize(found: "Findings", last: Op, rows: int, names: list[str]) 
     found.ops[:] = [op for op in found.ops if op is not last]
     if found.counts_in_parts:
         found.ops.append(UNIT)
-    if rows > 0 and any(op is last for op in found.rows[rows - 1].ops):
+    if rows > 0 and found.rows[rows - 1].has(last):
         del found.rows[rows - 1]
         rows -= 1
     before = ", ".join(dict.fromkeys(names)) or "other ops"
@@ -122,14 +123,14 @@ def _leave_out(found: "Findings", place: int, reason: str) -> None:
     for nth, row in enumerate(found.rows[: place + 1]):
         own = {id(inner) for op in row.ops for inner in op.flat}
         if row is left or (left.holds and own and own <= held):
-            found.rows[nth] = type(row)(name=row.name, verdict="left out", note=reason)
-            found.notes[:] = [note for note in found.notes if note != f"{row.name}: {row.note}"]
-    found.ops[:] = [op for op in found.ops if not any(op is own for own in left.ops)]
+            found.rows[nth] = row.left_out(reason)
+            found.notes[:] = [note for note in found.notes if note != row.told]
+    found.ops[:] = [op for op in found.ops if not left.has(op)]
     if found.normalize is None and found.counts_in_parts:
         found.ops.append(UNIT)
 
 
-def _counts(row: "Row") -> bool:
+def _counts(row: Row) -> bool:
     """Whether what a transform does depends on what its numbers count in."""
     flat = [inner for op in row.ops for inner in op.flat]
     if any(beyond is not None and beyond[0] == "constant" for beyond in (row.beyond, *(op.beyond for op in flat))):
@@ -137,7 +138,7 @@ def _counts(row: "Row") -> bool:
     return not all(acts_in_look_up(op) or isinstance(op, UNITLESS) for op in flat)
 
 
-def _row_in_levels(row: "Row", made: Callable[[Op], Op], normalize: ops.Normalize) -> "Row":
+def _row_in_levels(row: Row, made: Callable[[Op], Op], normalize: ops.Normalize) -> Row:
     """A row with fills in levels.
 
     Raises:

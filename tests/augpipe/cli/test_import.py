@@ -98,11 +98,24 @@ def test_what_albumentations_saves_as_yaml_is_imported() -> None:
     assert CliRunner().invoke(app, ["import", "saved.yml", "--out", "made.toml"]).exit_code == 0
     assert Recipe.load("made.toml").ops == (ops.Flip(),)
     ended = CliRunner().invoke(app, ["import", "broken.yaml"])
-    Path("empty.yml").write_text("", encoding="utf-8")
-    assert "not a transform of albumentations" in " ".join(
-        CliRunner().invoke(app, ["import", "empty.yml"]).stderr.split()
-    )
     assert ended.exit_code == 2 and "broken.yaml is not YAML: while parsing" in " ".join(ended.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "kind"),
+    [
+        ("a.yml", "", "nothing"),
+        ("b.yaml", "some words", "a text"),
+        ("c.json", "[1]", "a list"),
+        ("d.json", "3", "an int"),
+    ],
+)
+def test_a_file_of_settings_that_holds_none_is_refused(file: str, text: str, kind: str) -> None:
+    pytest.importorskip("yaml")
+    Path(file).write_text(text, encoding="utf-8")
+    ended = CliRunner().invoke(app, ["import", file])
+    told = f"{file} holds {kind}. Give what A.to_dict(transform) returns, or the settings of an image processor."
+    assert ended.exit_code == 2 and told in " ".join(ended.stderr.split())
 
 
 def test_a_pickled_transform_is_refused_and_never_loaded() -> None:

@@ -829,3 +829,62 @@ def test_a_map_behind_a_resize_shows_pixels_before_it(transform: str, border_mod
         assert (told in found.notes) != is_same
         assert is_same or name not in found.exact
     assert told not in importers.from_text(f"A.Compose([{moved}, A.Resize(80, 80)])", version="2").notes
+
+
+def test_a_drawn_order_is_that_of_the_list() -> None:
+    text = "A.Compose([A.RandomOrder([A.HorizontalFlip(p=0.3), A.InvertImg(p=1), A.ToGray(p=1)], n={}, p=0.7)])"
+    held = (ops.Flip(p=0.3), ops.Invert(p=1.0), ops.Grayscale(p=1.0))
+    for num, told in ((1, ""), (2, "the order is that of the list, always.")):
+        found = importers.from_text(text.format(num))
+        assert found.recipe.ops == (ops.SomeOf(ops=held, num=(num, num), p=0.7),)
+        assert found.rows[-1].note == told
+
+
+def test_stripes_are_rectangles_from_edge_to_edge() -> None:
+    """Of as many as are drawn, which may be none; a number alone is the most."""
+    columns = ops.CoarseDropout(num=(1, 3), width=(5, 9), height=(65535, 65535), p=0.75)
+    rows = {"width": (65535, 65535), "p": 1.0}
+    for text, held, p in (
+        ("num_masks_x=(0, 3), mask_x_length=(5, 9), p=1.0", [columns], 1.0),
+        ("num_masks_x=3, mask_x_length=9", [ops.CoarseDropout(**{**columns.model_dump(), "width": (0, 9)})], 0.5),
+        (
+            "num_masks_y=(2, 2), mask_y_length=(4, 4), fill=9",
+            [ops.CoarseDropout(num=(2, 2), height=(4, 4), fill=9, **rows)],
+            0.5,
+        ),
+        (
+            "num_masks_x=(0, 3), mask_x_length=(5, 9), num_masks_y=(1, 2), mask_y_length=(3, 4), p=0.2",
+            [columns, ops.CoarseDropout(num=(1, 2), height=(3, 4), **rows)],
+            0.2,
+        ),
+        ("num_masks_x=1, p=1", [ops.Identity()], 1.0),
+    ):
+        found = importers.from_text(f"A.Compose([A.XYMasking({text})])", version="2")
+        assert found.recipe.ops == (ops.AllOf(ops=held, p=p),), text
+    with pytest.raises(ValueError, match="XYMasking: fill='random' is not mapped; levels are"):
+        importers.from_text("A.XYMasking(1, 0, (4, 9), fill='random')", version="2")
+    recipe = Recipe(ops=[ops.CoarseDropout(num=(1, 1), width=(5, 5), height=(65535, 65535), p=1.0)])
+    striped = Augment(recipe, dtype="uint8", layout="NHWC", framework="numpy")(np.full((20, 30, 3), 255, np.uint8))
+    assert (np.asarray(striped) == 0).sum() == 3 * 20 * 5
+
+
+def test_a_crop_at_a_place() -> None:
+    for version in ("1", "2"):
+        found = importers.from_text("A.Compose([A.Crop(x_min=109, y_min=39, x_max=529, y_max=359)])", version=version)
+        assert found.recipe.ops == (ops.RandomCrop(size=(320, 420), at=(109, 39)),)
+    image = np.arange(20 * 30 * 3, dtype=np.uint8).reshape(20, 30, 3)
+    found = importers.from_text("A.Compose([A.Crop(4, 3, 9, 15)])", version="1")
+    shown = Augment(found.recipe, dtype="uint8", layout="NHWC", framework="numpy")(image)
+    np.testing.assert_array_equal(shown, image[3:15, 4:9])
+    with pytest.raises(ValueError, match=r"Crop: x_min=9 and x_max=9 leave no pixel between them"):
+        importers.from_text("A.Compose([A.Crop(9, 3, 9, 15)])", version="1")
+    with pytest.raises(
+        ValueError, match=r"Crop: pad_if_needed=True pads, as PadIfNeeded before it does, and is not mapped"
+    ):
+        importers.from_text("A.Compose([A.Crop(4, 3, 9, 15, pad_if_needed=True)])", version="2")
+
+
+def test_a_padding_that_adds_nothing_has_no_border() -> None:
+    text = "A.Compose([A.RandomSizedCrop((384, 640), {0}, {0}), A.PadIfNeeded(None, None, 32, 32)])"
+    for side, verdict in ((512, "exact"), (500, "near")):
+        assert importers.from_text(text.format(side), version="1").rows[-1].verdict == verdict

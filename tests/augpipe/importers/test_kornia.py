@@ -293,3 +293,45 @@ def test_quarter_turns_are_of_a_number_that_is_rounded() -> None:
     assert made == ops.OneOf(ops=(turns[2], turns[3], turns[0], turns[1]), p=1.0)  # two turns either way are the same
     (made, _) = importers.from_text("K.RandomRotation90(times=(-1, -1), p=1.0)").recipe.ops
     assert made == ops.OneOf(ops=(turns[3],), p=1.0)
+
+
+def test_an_autocontrast_is_that_of_each_channel() -> None:
+    assert importers.from_text("K.RandomAutoContrast(p=0.3)").recipe.ops[0] == ops.AutoContrast(p=0.3)
+
+
+def test_a_filter_of_kornia_is_a_blur() -> None:
+    text = "torch.nn.Sequential(K.RandomHorizontalFlip(), kornia.filters.GaussianBlur2d({}))"
+    found = importers.from_text(text.format("(3, 3), (1.5, 1.5)"))
+    assert found.recipe.ops[:2] == (ops.Flip(), ops.GaussianBlur(sigma_px=(1.5, 1.5), kernel_px=3, p=1.0))
+    one = type(
+        "GaussianBlur2d", (), {"__module__": "kornia.filters.gaussian", "kernel_size": 5, "border_type": "circular"}
+    )()
+    one.sigma = torch.tensor([[0.5, 0.5]])
+    found = importers.from_kornia(one)
+    assert found.recipe.ops[0] == ops.GaussianBlur(sigma_px=(0.5, 0.5), kernel_px=5, p=1.0)
+    assert found.rows[0].note == "border_type=circular becomes reflect."
+    with pytest.raises(
+        ValueError, match=r"GaussianBlur2d: sigma=\(1\.0, 2\.0\) is not mapped; two numbers that are alike are"
+    ):
+        importers.from_text(text.format("(3, 3), (1.0, 2.0)"))
+
+
+def test_what_a_quarter_turn_cuts_off_stays_away() -> None:
+    """A frame keeps its shape there: each turn shows black at two sides, and a second one does not bring pixels back."""
+
+    def turned(image: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        shown = np.zeros_like(image)
+        shown[:, 4:20] = np.rot90(image)[4:20]
+        return shown
+
+    image = np.random.default_rng(0).integers(1, 256, (16, 24, 3), np.uint8)
+    turn = "K.RandomRotation90((1, 1), p=1.0)"
+    expected = turned(image)
+    for num in (1, 2, 3):
+        found = importers.from_text(f"K.AugmentationSequential({', '.join([turn] * num)})")
+        shown = Augment(found.recipe, layout="NHWC", framework="numpy")(image)
+        np.testing.assert_allclose(255.0 * np.asarray(shown), expected, atol=0.01)
+        assert found.recipe.num_passes == num
+        expected = turned(expected)
+    squares = importers.from_text(f"K.AugmentationSequential(K.Resize((16, 16)), {turn}, {turn})")
+    assert squares.recipe.num_passes == 1

@@ -7,8 +7,8 @@ import pytest
 
 from augpipe import importers, ops
 from augpipe.recipes.importers import measured
-from augpipe.recipes.importers.findings import Look, Row
 from augpipe.recipes.importers.measured import Case, Figures, Library, forms, judged
+from augpipe.recipes.importers.rows import Look, Row
 from tests.augpipe.importers.recipes import SEEN, published
 
 Keep = Callable[..., None]

@@ -244,11 +244,10 @@ def test_crops_that_look_at_boxes_become_crops_that_keep_objects() -> None:
         "A.AtLeastOneBBoxRandomCrop(48, 64, erosion_factor=0.3)",
         "A.BBoxSafeRandomCrop()",
         "A.CropNonEmptyMaskIfExists(256, 256)",
-        "v2.RandomIoUCrop()",
     ],
 )
 def test_crops_of_other_sizes_or_by_masks_are_refused_with_what_to_write(call: str) -> None:
-    with pytest.raises(ValueError, match="is not mapped; set 0|write Random|always applied; set p=1"):
+    with pytest.raises(ValueError, match="be cut, and is not mapped; 0.0 is|write Random|always applied; set p=1"):
         importers.from_text(call)
 
 
@@ -567,7 +566,7 @@ def test_usual_names_of_libraries_need_no_import(call: str) -> None:
         ("K.RandomMotionBlur(3, 35.0, 0.5)", "RandomMotionBlur: is not known here; write ops.MotionBlur()"),
         ("K.RandomTranspose()", "RandomTranspose: is not known here; write ops.Transpose()"),
         ("K.RandomPlasmaShadow()", "RandomPlasmaShadow: is not known here; write ops.Shadow()"),
-        ("T.RandomShortestSize([480, 512])", "RandomShortestSize: is not known here; write ops.OneCrop(chains=[[ops."),
+        ("A.RandomShortestSize([480, 512])", "RandomShortestSize: is not known here; write ops.OneCrop(chains=[[ops."),
         ("T.FixedSizeCrop((64, 64))", "FixedSizeCrop: is not known here; write ops.RandomCrop(size=224, pad_if_needed"),
         (
             "T.RandomCrop(64, fill={'others': 'red'})",
@@ -597,3 +596,24 @@ def test_a_transform_of_another_library_is_refused_with_what_takes_it(library: s
     if library != "torchvision":
         with pytest.raises(ValueError, match=rf"Write Recipe\.from_{library}\("):
             importers.from_timm(transform)
+
+
+def test_a_refusal_shows_what_all_the_others_become() -> None:
+    rotate = "A.Rotate(limit=10, border_mode=cv2.BORDER_CONSTANT, value=0, interpolation=cv2.INTER_CUBIC)"
+    parts = "A.Compose([A.Resize(64, 64), A.ToFloat(max_value=9999), A.GaussNoise(), A.NoOp(), A.MaskDropout()])"
+    for text in (f"A.Compose([A.Resize(64, 64), A.Spatter(), {rotate}, A.HorizontalFlip(), A.Superpixels()])", parts):
+        left = importers.from_text(text, version="1", strict=False)
+        with pytest.raises(ValueError, match="The others become:") as caught:
+            importers.from_text(text, version="1")
+        refused, _, others = str(caught.value).partition("The others become:\n")
+        told = dict(line.split(": ", 1) for line in refused.splitlines() if line.startswith("  "))
+        shown = [re.split(r" {2,}", line.strip(), maxsplit=3) for line in others.splitlines()]
+        of_others = [row for row in left.rows if f"  {row.name}" not in told]
+        assert shown == [[row.name, row.became or "-", row.verdict, *filter(None, [row.note])] for row in of_others]
+        assert all(row.note in told[f"  {row.name}"] for row in left.rows if row not in of_others)
+    assert {row.verdict for row in left.rows} == {"exact", "left out"}
+
+
+def test_where_all_is_refused_no_others_are_named() -> None:
+    with pytest.raises(ValueError, match=r"add ops by hand\.$"):
+        importers.from_text("A.Compose([A.MaskDropout()])", version="1")

@@ -243,8 +243,12 @@ CHAINS: tuple[dict[str, Any], ...] = (
     {"is_training": True, "no_aug": True},
     {"is_training": False, "input_size": (3, 256, 256), "crop_pct": 0.95, "interpolation": "bicubic"},
     {"is_training": False, "crop_mode": "border", "mean": (0.5, 0.5, 0.5)},
+    {"is_training": False, "crop_mode": "border", "mean": (0.2, 0.4, 0.6), "normalize": False},
     {"is_training": False, "crop_mode": "squash", "normalize": False},
     {"is_training": False, "input_size": 64, "crop_pct": 1.0},
+    {"is_training": True, "no_aug": True, "mean": (0, 0, 0), "std": (1, 1, 1)},
+    {"is_training": True, "auto_augment": "rand-m9-mstd0", "mean": (0, 0, 0), "hflip": 1, "scale": (1, 1)},
+    {"is_training": True, "color_jitter": 0.0, "std": (1, 1, 1)},
 )
 
 
@@ -285,6 +289,29 @@ def test_a_chain_is_read_back_where_timm_is_not_installed(monkeypatch: pytest.Mo
     resized = ("Resize", {"size": 73, "interpolation": Interpolation.BICUBIC})
     evaluated = importers.from_timm(chain(resized, ("CenterCrop", {"size": (64, 64)}), TENSOR, NORMALIZED))
     assert evaluated == importers.from_timm(is_training=False, input_size=64, interpolation="bicubic")
+
+
+class RandomHorizontalFlip(SimpleNamespace):
+    """A transform that is equal to no other one of its kind."""
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+def test_numbers_of_a_chain_may_be_rounded_or_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = chain(CROPPED)
+    cropped = given.transforms[0]
+    given.transforms = [cropped, RandomHorizontalFlip(p=1, white=np.array([1, 1]))]
+    for p, white, is_same in ((1.0, (1.0, 1.0), True), (1.0 - 1e-7, [1, 1], True), (0.9, [1, 1], False)):
+        again = type(given)()
+        again.transforms = (cropped, RandomHorizontalFlip(p=p, white=white))
+        stand_in = SimpleNamespace(create_transform=lambda again=again, **arguments: again)
+        monkeypatch.setitem(sys.modules, "timm.data", stand_in)
+        if is_same:
+            assert importers.from_timm(given).recipe.ops[1] == ops.Flip(p=1)
+        else:
+            with pytest.raises(ValueError, match="create_transform makes another chain"):
+                importers.from_timm(given)
 
 
 def test_what_create_transform_does_not_make_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,6 +210,13 @@ def test_a_fill_for_each_type_is_that_of_images_and_told_for_masks(call: str, fi
     assert not any(note.startswith("label maps") for note in only.notes)
 
 
+def test_a_fill_of_masks_is_told_within_a_group_too() -> None:
+    turned = "v2.RandomRotation(10, fill={tv_tensors.Image: 9, tv_tensors.Mask: 3})"
+    for group in (f"v2.RandomApply([{turned}])", f"v2.RandomChoice([{turned}, v2.RandomHorizontalFlip()])"):
+        notes = importers.from_text(f"v2.Compose([{group}])").notes
+        assert any(note.startswith("label maps: there they show 3 (RandomRotation)") for note in notes), group
+
+
 def test_one_channel() -> None:
     found = importers.from_torchvision(
         compose(make("Grayscale", num_output_channels=1), make("Resize", size=[28, 28]), TO_TENSOR)
@@ -537,3 +544,89 @@ def test_a_chain_that_holds_some_of_timms_transforms_is_torchvisions() -> None:
     assert [op.op for op in found.recipe.ops] == ["random_resized_crop", "flip"]
     with pytest.raises(ValueError, match="1 of torchvision's transforms cannot be imported"):
         importers.from_torchvision(compose(of_timm, make("Lambda")))
+
+
+def test_a_list_of_transforms_is_a_chain() -> None:
+    for listed in ([CROP, NORMALIZE], (CROP, NORMALIZE)):
+        assert importers.from_torchvision(listed).recipe == importers.from_torchvision(compose(*listed)).recipe
+    one = type("Flip", (), {"__module__": "kornia.augmentation"})()
+    with pytest.raises(ValueError, match=r"a Flip of kornia is given\. Write Recipe\.from_kornia\(transform\)\."):
+        importers.from_torchvision([CROP, one])
+    with pytest.raises(ValueError, match=r"a list is given\. Wrap it: K\.AugmentationSequential\(\*transforms\)\."):
+        importers.from_kornia([one])
+    with pytest.raises(ValueError, match=r"a tuple is given\. Wrap it: A\.Compose\(transforms\)\."):
+        importers.from_albumentations((object(),))
+
+
+def iou_crop(share: list[float], **fields: Any) -> ops.Op:
+    keep = ops.KeepObjects(rule="iou", share=share, tries=40, redraws=40, fallback="whole")
+    made = {"scale": (0.3**2, 1.0), "ratio": (0.5, 2.0)} | fields
+    return ops.RandomResizedCrop.model_validate({"own_size": True, "keep_objects": keep, **made})
+
+
+def test_a_crop_by_overlap_is_one_that_keeps_objects() -> None:
+    shares = [0.001, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0]  # at 0 an object is seen there, too
+    for text, expected in (
+        ("v2.RandomIoUCrop()", iou_crop(shares)),
+        (
+            "v2.RandomIoUCrop(0.5, 0.9, 0.8, 1.25, [0.5, 2.0])",
+            iou_crop([0.5, 1.0], scale=(0.25, 0.81), ratio=(0.8, 1.25)),
+        ),
+        ("v2.RandomApply([v2.RandomIoUCrop(sampler_options=[0.5, 0.7])], p=0.8)", iou_crop([0.5, 0.7] * 4 + [1.0] * 2)),
+    ):
+        found = importers.from_text(f"v2.Compose([{text}, v2.RandomHorizontalFlip(), v2.Resize((64, 64))])")
+        assert found.recipe.ops == (expected, ops.Flip(), ops.Resize(size=(64, 64)))
+        assert found.rows[0].verdict == "near" and "resized to the image's size" in found.rows[0].note
+    own = type("RandomIoUCrop", (), {"min_scale": 0.3, "max_scale": 1, "min_aspect_ratio": 0.5, "max_aspect_ratio": 2})
+    own.options, own.trials, own.p = [0.5], 40, 0.5  # type: ignore[attr-defined] # as detectors write their own
+    assert importers.from_torchvision(own()).recipe.ops == (iou_crop([0.5, 1.0]),)
+
+
+def test_what_keeps_a_frame_s_size_tells_no_other_one() -> None:
+    for step in ("v2.RandomIoUCrop()", "v2.RandomZoomOut()"):
+        for before, is_noted in (("", True), ("v2.Resize((256, 256)), ", False)):
+            notes = importers.from_text(f"v2.Compose([{before}{step}, v2.CenterCrop(200)])").notes
+            assert any(note.startswith("CenterCrop: an image smaller than") for note in notes) is is_noted
+
+
+def test_a_short_side_of_several_is_a_choice_of_resizes() -> None:
+    sizes = "min_size=(64, 80, 96), max_size=150"
+    (made,) = importers.from_text(f"v2.Compose([v2.RandomShortestSize({sizes})])").recipe.ops
+    assert made == ops.OneCrop(chains=[[ops.ResizeShortest(size=size, max_size=150)] for size in (64, 80, 96)])
+    found = importers.from_text("v2.Compose([v2.RandomShortestSize(64), v2.RandomCrop(48)])")
+    assert found.recipe.ops == (ops.ResizeShortest(size=64), ops.RandomCrop(size=(48, 48)))
+    with pytest.raises(ValueError, match="RandomShortestSize: leaves each image at its own size; put RandomCrop"):
+        importers.from_text(f"v2.Compose([v2.RandomCrop(48), v2.RandomShortestSize({sizes})])")
+
+
+DISTORTED, ZOOMED, ENDED = (
+    "v2.RandomPhotometricDistort()",
+    "v2.RandomZoomOut(fill=(123.0, 117.0, 104.0))",
+    "v2.RandomHorizontalFlip(p=0.5), v2.ToDtype(torch.float, scale=True), v2.ConvertBoundingBoxFormat("
+    "tv_tensors.BoundingBoxFormat.XYXY), v2.SanitizeBoundingBoxes(), v2.ToPureTensor()",
+)
+
+
+@pytest.mark.parametrize(
+    ("preset", "steps"),
+    [
+        ("hflip", ""),
+        (
+            "lsj",
+            "v2.ScaleJitter((1024, 1024)), v2.RandomCrop((1024, 1024), pad_if_needed=True, fill=(123.0, 117.0, 104)),",
+        ),
+        (
+            "multiscale",
+            "v2.RandomShortestSize((480, 512, 544, 576, 608, 640, 672, 704, 736, 768, 800), max_size=1333),",
+        ),
+        ("ssd", f"{DISTORTED}, {ZOOMED}, v2.RandomIoUCrop(),"),
+        ("ssdlite", "v2.RandomIoUCrop(),"),
+    ],
+)
+def test_the_presets_of_torchvisions_detection_are_imported(preset: str, steps: str) -> None:
+    found = importers.from_text(f"v2.Compose([v2.PILToTensor(), {steps} {ENDED}])")
+    assert not [row for row in found.rows if row.verdict == "left out"], preset
+    assert (
+        "boxes: ConvertBoundingBoxFormat changes nothing here: they are returned in the format that is given."
+        in found.notes
+    )

@@ -94,7 +94,7 @@ def test_version_1_draws_every_second_size_of_a_blur(limit: str, sizes: tuple[in
     for name, kind in (("Blur", ops.BoxBlur), ("MotionBlur", ops.MotionBlur)):
         (made,) = importers.from_text(f"A.{name}(blur_limit={limit})", version="1").recipe.ops
         assert isinstance(made, kind) and made.sizes == sizes
-    with pytest.raises(ValueError, match=r"blur_limit=\[4, 8\] draws even sizes, which are not mapped; begin at 5"):
+    with pytest.raises(ValueError, match=r"blur_limit=\(4, 8\) draws even sizes, which are not mapped; begin at 5"):
         importers.from_text("A.Blur(blur_limit=(4, 8))", version="1")
 
 

@@ -176,3 +176,42 @@ def test_impossible_boxes_do_not_count() -> None:
     made = plan(recipe, [0], sizes=SIZES, objects=KnownObjects(counts=np.array([4]), boxes=boxes))
     found = made.rows["drawn"]["random_crop"]["keep_objects"]
     assert found["tries"].tolist() == [0] and found["kept"].all()
+
+
+SMALL = KnownObjects(counts=np.full(400, 1), boxes=np.tile([[40.0, 30.0, 60.0, 50.0]], (400, 1)))
+
+
+def kept_of(**fields: Any) -> Any:
+    keep = ops.KeepObjects(rule="iou", tries=10, fallback="whole", **fields)
+    crop = ops.RandomResizedCrop(size=64, scale=(0.1, 0.6), keep_objects=keep)
+    made = plan(Recipe(ops=[crop]), range(400), sizes=SIZES * 400, objects=SMALL)
+    return made.rows["drawn"]["random_resized_crop"]
+
+
+def test_another_share_is_drawn_where_no_try_is_good() -> None:
+    """A box of 20x20 pixels has no IoU of 0.9 with crops of a tenth of the image and more."""
+    once = kept_of(share=(0.01, 0.9))["keep_objects"]
+    again = kept_of(share=(0.01, 0.9), redraws=12)
+    assert 0.4 < once["fell_back"].mean() < 0.6 and again["keep_objects"]["fell_back"].mean() < 0.02
+    kept = again["keep_objects"]
+    assert (kept["share"][~kept["fell_back"]] == 0.01).all() and kept["kept"][~kept["fell_back"]].all()
+    assert set((kept["tries"][~kept["fell_back"]] - 1) // 10) >= {0, 1, 2}  # ten tries for each share
+    never = kept_of(share=(0.9,), redraws=2)["keep_objects"]
+    assert never["fell_back"].all() and (never["tries"] == 30).all()
+
+
+def test_a_share_of_1_is_all_of_the_image_at_once() -> None:
+    drawn = kept_of(share=(0.01, 0.9, 1.0), redraws=30)
+    kept = drawn["keep_objects"]
+    whole = kept["fell_back"]
+    assert (kept["share"][whole] == 1.0).all() and (drawn["width"][whole] == 120).all()
+    assert whole.mean() == pytest.approx(0.5, abs=0.08)  # 0.9 is drawn again: as often as 0.01
+    assert (kept["tries"][kept["share"] == 1.0] % 10 == 1).any() and "redraws" not in ops.KeepObjects().model_dump()
+    assert ops.KeepObjects(share=0.5, rule="iou", redraws=3).text.endswith(
+        "50 tries, 3 other shares, then fallback object"
+    )
+
+
+def test_only_shares_are_drawn_again() -> None:
+    with pytest.raises(FieldError, match="redraws=2 draws other shares, and rule='whole' has none. Leave redraws out"):
+        ops.KeepObjects(rule="whole", redraws=2)

@@ -753,6 +753,22 @@ def test_one_number_normalises_all_channels(mean: Any, std: Any) -> None:
             {"factor": (0.6, 0.9), "size": (100, 200)},
             r"factor=\(0\.6, 0\.9\) and size=\(100, 200\) both say how large .*Leave one of them out",
         ),
+        (
+            ops.RandomResizedCrop,
+            {"size": 99, "own_size": True},
+            "size=99 and own_size both say how large the result is",
+        ),
+        (
+            ops.RandomCrop,
+            {"at": (5, 9), "p": 0.5},
+            r"at=\(5, 9\) says where the crop is, and p=0.5 when it is elsewhere",
+        ),
+        (ops.RandomCrop, {"at": (5, 9), "keep_objects": ops.KeepObjects()}, r"at=\(5, 9\) .* keep_objects draws"),
+        (
+            ops.RandomCrop,
+            {"at": (-1, 0)},
+            r"at=\(-1, 0\) must be two whole numbers of pixels from 0 on, column and row",
+        ),
         (ops.RandomResizedCrop, {"height_px": 20}, r"height_px=20 must be two heights in pixels, each in 1..65535"),
         (ops.RandomResize, {"factor": (0.001, 1.0)}, r"factor=\(0.001, 1.0\) leaves 0.01..100. Choose factors nearer"),
         (ops.RandomResize, {"factor": (2.0, 1.0)}, "its first number is the larger one. Swap them"),
@@ -881,3 +897,16 @@ def test_rectangles_reach_the_far_end_of_the_largest_frames(op: ops.Op) -> None:
     recipe = Recipe(ops=(ops.CenterCrop(size=side), op))
     edges = plan(recipe, range(100), sizes=[(side, side)] * 100, seed=0).rows["drawn"][op.op]["edges"]
     assert edges.min() >= 0 and 40_000 < edges.max() <= side
+
+
+def test_a_crop_may_have_its_place() -> None:
+    crop = ops.RandomCrop(size=(3, 4), at=(5, 2))
+    values = drawn(crop, num=9, size=(20, 30))
+    assert {tuple(row) for row in values} == {(5, 2)}
+    assert (crop.draws_text, crop.num_variants, crop.centred, crop.refuses(5, 9)) == ("nothing", 1, crop, None)
+    assert crop.refuses(5, 8) == (
+        "random_crop gets 5x8 pixels, and takes 3x4 from column 5 and row 2 on. Put a ResizeShortest before it, or "
+        "set pad_if_needed."
+    )
+    assert type(crop).model_validate(crop.model_dump()) == crop
+    assert "at" not in ops.RandomCrop().model_dump()

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
-from augpipe import Recipe, View, ops, recipes
+from augpipe import Augment, Recipe, View, ops, recipes
 from augpipe.recipes.parts import only_ops, without_normalize
 from augpipe.trainer.evaluation.robustness import with_op
 from augpipe.trainer.evaluation.views import centre_recipe, whole_recipe
@@ -40,3 +41,16 @@ def test_evaluation_looks_between_pixels_as_training_did() -> None:
     assert (
         recipes.evaluation_of(Recipe(interpolation="random", ops=[ops.CenterCrop(size=8)])).interpolation == "bilinear"
     )
+
+
+def test_a_crop_of_its_own_size_stays_so_in_other_sizes_and_is_all_of_the_image_in_evaluation() -> None:
+    crop = ops.RandomResizedCrop(own_size=True, scale=(0.1, 0.2))
+    recipe = Recipe(ops=[crop, ops.Resize(size=(8, 12))])
+    assert recipes.resized(recipe, 24).ops == (crop, ops.Resize(size=(16, 24)))
+    image = np.arange(30 * 90 * 3, dtype=np.uint8).reshape(30, 90, 3)
+    evaluated, cropped = (
+        Augment(one, dtype="uint8", layout="NHWC", framework="numpy")(image)
+        for one in (recipes.evaluation_of(Recipe(ops=[crop])), Recipe(ops=[crop]))
+    )
+    np.testing.assert_array_equal(evaluated, image)
+    assert cropped.shape == image.shape and not np.array_equal(cropped, image)

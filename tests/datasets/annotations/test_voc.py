@@ -78,6 +78,50 @@ def test_a_zero_anywhere_means_that_pixels_count_from_zero(tmp_path: Path) -> No
     assert only.left_out[-1].startswith("2 objects of classes that are not among those given (the first: ")
 
 
+def numbered(*points: tuple[float, float]) -> str:
+    return "".join(f"<x{nth}>{x}</x{nth}><y{nth}>{y}</y{nth}>" for nth, (x, y) in enumerate(points, 1))
+
+
+def test_outlines_as_roboflow_and_labelme_write_them(tmp_path: Path) -> None:
+    put_images(tmp_path)
+    corners = [(5.0, 3.0), (21.0, 3.0), (21.0, 31.0), (5.0, 17.0)]
+    listed = "".join(f"<pt><x>{x}</x><y>{y}</y></pt>" for x, y in corners)
+    ways = (f"<polygon>{numbered(*corners)}</polygon>", f"<polygon>{listed}</polygon>", "")
+    put_xml(tmp_path / "a.xml", *(an_object(5, 3, 21, 31, further=further) for further in ways), size=SIZES["a"])
+    for first, moved in ((1, 0.5), (0, 0.0)):  # a corner lies in the middle of its pixel, of those that count from 1
+        found = everything(VocSource(tmp_path, first_pixel=first))  # type: ignore[arg-type]
+        assert found.polygons is not None
+        rings = [[ring.tolist() for ring in one] for one in found.polygons]
+        assert rings == [[[[x - moved, y - moved] for x, y in corners]]] * 2 + [[]]
+        assert boxes_of(found) == [[5 - first, 3 - first, 21, 31]] * 3
+
+
+@pytest.mark.parametrize(
+    "polygon", ["", numbered((1, 1), (3, 3)), numbered((1, 1), (3, 3)) + "<x3>4</x3>", "<x1>a</x1>"]
+)
+def test_an_object_stays_whose_outline_cannot_be_one(tmp_path: Path, polygon: str) -> None:
+    put_images(tmp_path)
+    put_xml(tmp_path / "a.xml", an_object(1, 2, 8, 9), an_object(1, 1, 9, 9, further=f"<polygon>{polygon}</polygon>"))
+    source = VocSource(tmp_path)
+    assert len(boxes_of(everything(source))) == 2 and everything(source).polygons is None
+    told = (
+        f"1 object with a <polygon> that has no x and y of three corners, read without it (the first: {tmp_path}/a.xml"
+    )
+    assert [line for line in source.notes if line.startswith(told)]
+
+
+def test_lists_may_name_files_with_their_ends(tmp_path: Path) -> None:
+    put_images(tmp_path / "JPEGImages")
+    (tmp_path / "ImageSets/Main").mkdir(parents=True)
+    put_xml(tmp_path / "Annotations/a.xml", an_object(1, 2, 64, 48))
+    put_xml(tmp_path / "Annotations/b.xml", an_object(1, 2, 64, 48))
+    (tmp_path / "ImageSets/Main/train.txt").write_text("b.jpg\na  1\n")
+    assert len(VocSource(tmp_path)) == 2
+    (tmp_path / "ImageSets/Main/train.txt").write_text("d.jpg\n")
+    with pytest.raises(ValueError, match=r"the split's list names 'd\.jpg', which has no image"):
+        VocSource(tmp_path)
+
+
 @pytest.mark.parametrize("size", [(48, 0), (0, 64), (48, 1 << 31), (1 << 31, 64), ("nan", 64)])
 def test_a_side_that_cannot_be_leaves_the_size_open(size: tuple[Any, int]) -> None:
     made = ElementTree.fromstring("<a><size><height>{}</height><width>{}</width></size></a>".format(*size))
