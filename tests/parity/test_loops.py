@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augpipe import Plan, Recipe, ops, plan
-from augpipe.gpu_ops.image.copied import is_copied
+from augpipe.gpu_ops.image import copied
 from augpipe.gpu_ops.image.fused import ROWS_PER_JOB, bends, jobs_per_image, run_jobs
 from augpipe.gpu_ops.image.pixels import narrow
+from augpipe.gpu_ops.jit import kernel
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.recipes.recipe import Border, Interpolation
 from tests.parity.images import Pixels, noise
@@ -28,6 +29,11 @@ BUSY = (
     ops.Stretch(),
     ops.RandomResizedCrop(size=(70, 45), scale=(0.2, 1.0)),
 )
+
+
+@kernel()
+def is_copied(row, height, width):
+    return copied.is_copied(row, height, width)
 
 
 def packed(image: Pixels, spare: int = 255) -> Pixels:
