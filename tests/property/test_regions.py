@@ -43,7 +43,7 @@ def render(image: Pixels, first_x: int, first_y: int, row: npt.NDArray[np.void],
     out = np.empty(size[0] * size[1] * 3, np.float32)
     rgb_rows = np.array(image.strides[:1]) if image.shape[2] == 3 else None
     table = np.array([[image.ctypes.data, image.strides[0] // 4, first_x, first_y]], np.int64)
-    run_jobs(table, row, out, *size, True, 0, jobs_per_image(size[0]), bends(row), rgb_rows)
+    run_jobs(table, row, out, *size, True, 0, jobs_per_image(size[0]), rgb_rows)
     return out
 
 
