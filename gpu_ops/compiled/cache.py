@@ -189,7 +189,8 @@ class _SelfContained(JITCodeLibrary):  # type: ignore[misc]
 
     @property
     def _is_part(self) -> bool:
-        return bool(_under_way) and self.name != _under_way[-1]._kernel.__qualname__
+        is_loaded = self._disable_inspection  # from a file
+        return bool(_under_way) and not is_loaded and self.name != _under_way[-1]._kernel.__qualname__
 
     def _optimize_final_module(self) -> None:
         if self._is_part:
