@@ -83,6 +83,7 @@ class KernelCache(_Cache):  # type: ignore[misc]
             else:
                 lock.release()
         if found is None:
+            rtsys.initialize(target_context)  # before a kernel is under way, as it is a part of none
             target_context.codegen()._library_class = _SelfContained
             if not _under_way:
                 self._patience = threading.Timer(PATIENCE_S, say_compiling, ["a kernel"])
