@@ -11,10 +11,18 @@ leaf = njit(inline="always")
 """Scalars in, a scalar (or a tuple of them) out, and no other option: a CUDA kernel takes the same leaf for the device,
 the CPU loop stays vectorised, and `leaf.py_func` is the oracle in plain Python."""
 
-_SETTINGS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+_SETTINGS: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "fastmath": {"contract"},
+    "no_cfunc_wrapper": True,  # nothing but Python and kernels calls them
+}
 
-subroutine = njit(**_SETTINGS)
-"""What a kernel calls and does not inline: numba's own inlining takes time with the square of a function's length."""
+subroutine = njit(no_cpython_wrapper=True, **_SETTINGS)
+"""What a kernel calls and does not inline: numba's own inlining takes time with the square of a function's length.
+
+Python cannot call it: there is nothing that converts arguments, which would take a fifth of the time to compile it.
+"""
 
 
 def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:

@@ -11,12 +11,18 @@ from augpipe.planning.plan import plan
 from augpipe.planning.record_passes import passes_of
 from augpipe.recipes.recipe import Recipe
 
-FIRST = ("run_jobs", "mix_images", "pack_levels", "filter_images")
+FIRST = ("kinds_of", "mix_images", "pack_levels", "filter_images")
 PROGRAMS = ("finish_images", "compress_image")
-"""What renders batches, in two parts that take about as long to compile. What is named nowhere here compiles where it
-is called, and takes little of the time."""
+"""What renders batches, with `run_slanted` and `run_aligned`, in two parts that take about as long to compile. What is
+named nowhere here compiles where it is called, and takes little of the time."""
 COPYING = ("find_level_maps", "copy_levels", "look_up_levels")
 """What looks up levels of batches in uint8, and compiles in a fifth of that time."""
+SLANTING = (ops.Rotate, ops.Shear, ops.Perspective, ops.BrownConrady, ops.OpticalDistortion)
+"""What slants an output against its image, so that `run_slanted` renders it; but for rare draws, always."""
+MAY_SLANT = (
+    *SLANTING,
+    *(ops.ElasticTransform, ops.GridDistortion, ops.LensDistortion, ops.QuarterTurn, ops.Transpose),
+)
 FILTERS = (
     *(ops.BoxBlur, ops.CLAHE, ops.Downscale, ops.Emboss, ops.GaussianBlur, ops.GridShuffle, ops.JpegCompression),
     *(ops.MedianBlur, ops.MotionBlur, ops.Sharpen),
@@ -56,18 +62,30 @@ def start_compiling(form: OutputFormat, recipes: Sequence[Recipe], *, decodes: b
         variants.append("filters")
     if any(isinstance(op, ops.JpegCompression) for op in listed):
         variants.append("compresses")
-    first = [one for one in overloads(["render"], variants) if one.function in FIRST]
+    slanted, aligned, first = [
+        [one for one in overloads(["render"], variants) if one.function in functions]
+        for functions in (("run_slanted",), ("run_aligned",), FIRST)
+    ]
+    slanted = slanted if any(isinstance(op, MAY_SLANT) for op in listed) else []
+    aligned = [] if all(map(_always_slants, recipes)) else aligned
     programs = [one for one in overloads(["render"], variants) if one.function in PROGRAMS]
     copying = [one for one in overloads(["render"], variants) if one.function in COPYING]
     planning = [one for one in overloads(["order", "plan"], variants) if one.function in PLANNING]
     decoder = decoder_overloads(None if form.is_narrow else rendered_as) if decodes else []
     if programs:
-        background.start([first + planning, programs + copying])
+        background.start([slanted + aligned + first + planning, programs + copying])
     else:
-        background.start([first])
+        background.start([slanted, aligned + first] if aligned else [slanted + first])
         background.start([planning + copying], nice=NICE_PLANNING)
     background.start([decoder], nice=NICE)  # which nobody waits for
-    return first + planning + programs + copying
+    return slanted + aligned + first + planning + programs + copying
+
+
+def _always_slants(recipe: Recipe) -> bool:
+    """Whether no view shows its image along rows, but for rare draws: `run_aligned` then compiles where it is called."""
+    return recipe.num_passes == 1 and all(
+        any(isinstance(op, SLANTING) and getattr(op, "p", 1.0) == 1.0 for op in view.ops) for view in recipe.all_views
+    )
 
 
 def _have_programs(recipe: Recipe) -> bool:

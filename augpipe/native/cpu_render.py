@@ -178,7 +178,7 @@ def _look_up_levels(
         for start, end in _runs(found == OF_LEVELS):
             own, num_jobs = slice(start, end), (end - start) * jobs_per_image(size[0])
             target, of_rgb = out[start * num : end * num], None if rgb_rows is None else rgb_rows[own]
-            run_jobs(images[own], first[own], target, *size, planar, 0, num_jobs, bends(first[own]), of_rgb)
+            run_jobs(images[own], first[own], target, *size, planar, 0, num_jobs, of_rgb)
         look_up_levels(chosen[of_levels], tables[of_levels], out, size[0] * size[1], planar)
     return _runs(found == 0)
 
@@ -205,7 +205,7 @@ def _render_levels(
     (height, width), end = size, len(table) * jobs_per_image(size[0])
     takes_more = rows.dtype != KERNEL_ROW
     target = scratch.values(len(out)) if form.is_narrow or (takes_more and out.dtype != np.float32) else out
-    run_jobs(table, first, target, height, width, form.planar, 0, end, bends(first), rgb_rows)
+    run_jobs(table, first, target, height, width, form.planar, 0, end, rgb_rows)
     if takes_more:
         finished = target if form.is_narrow else out
         finish_levels(rows, target, finished, size, form.planar)

@@ -82,7 +82,7 @@ def played(code: Listing, image: npt.NDArray[np.uint8], rows: npt.NDArray[np.voi
     sizes = SIDE, SIDE, num_rows, out[0].nbytes, BLOCK[1] * out[0, 0].nbytes
     arguments = pixels.ctypes.data, rows.ctypes.data, out.ctypes.data, *sizes
     issued = Thread(arguments, THREAD, (1, 0, 0), BLOCK).run(code)
-    run_jobs(pixels[:, :4].copy(), rows, expected.reshape(-1), SIDE, SIDE, True, 0, jobs_per_image(SIDE), None, None)
+    run_jobs(pixels[:, :4].copy(), rows, expected.reshape(-1), SIDE, SIDE, True, 0, jobs_per_image(SIDE))
     first_column = 2 * (BLOCK[0] + THREAD[0])
     written = np.s_[:, THREAD[1] : BLOCK[1] * num_rows : BLOCK[1], first_column : first_column + 2]
     assert np.isfinite(out).sum() == out[written].size

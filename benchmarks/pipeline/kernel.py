@@ -42,7 +42,7 @@ def main() -> None:
 
         def work() -> int:
             shared = table, batch, SIZE, SIZE, True
-            jobs = [pool.submit(run_jobs, table, one, *shared[1:], *cut, None, None) for one in rows for cut in cuts]
+            jobs = [pool.submit(run_jobs, table, one, *shared[1:], *cut) for one in rows for cut in cuts]
             for job in jobs:
                 job.result()
             return num * len(rows)

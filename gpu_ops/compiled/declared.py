@@ -51,11 +51,11 @@ class Overload:
     group: str
     """The one of `MODULES` that it belongs to."""
     name: str
-    """Its module, function and variant, as "gpu_ops.image.fused.run_jobs:float32"."""
+    """Its module, function and variant, as "gpu_ops.image.fused.run_slanted:float32"."""
 
     @property
     def function(self) -> str:
-        """The kernel's own name, as "run_jobs"."""
+        """The kernel's own name, as "run_slanted"."""
         return self.name.rpartition(":")[0].rpartition(".")[2]
 
     @property

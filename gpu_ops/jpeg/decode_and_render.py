@@ -8,7 +8,7 @@ from numba import types
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
-from augpipe.gpu_ops.image.fused import ROWS_PER_JOB, run_jobs
+from augpipe.gpu_ops.image.fused import ROWS_PER_JOB, is_slanted, run_aligned, run_slanted
 from augpipe.gpu_ops.jit import kernel
 from augpipe.gpu_ops.jpeg.decode_region import decode_region
 from augpipe.gpu_ops.jpeg.header import TAKEN
@@ -51,7 +51,7 @@ def render_files(jobs, views, planar, like, pixels, points, tables):
     Args:
         jobs: (n, 11) int64, one a file; RESULT is written: TAKEN, LEFT or SMALL, as `decode_region` says.
         views: (v, 4) int64; no row of theirs has a `field`.
-        planar: see `run_jobs`.
+        planar: see `fused.run_jobs`.
         like: arrays of the types that files, tables and images are of.
         pixels: uint32 of each region in turn.
         points, tables: a `Workspace`'s, the first with an entry for each file.
@@ -76,4 +76,7 @@ def render_files(jobs, views, planar, like, pixels, points, tables):
             row = _array_like(rows_like, view[ROWS] + job[POSITION] * rows_like.itemsize, 1)
             image = _array_like(batch_like, view[BATCH] + job[POSITION] * num * batch_like.itemsize, num)
             num_jobs = (height + ROWS_PER_JOB - 1) // ROWS_PER_JOB
-            run_jobs(decoded, row, image, height, width, planar, FIRST_JOB, num_jobs, None, None)
+            if is_slanted(row[0], height, width, False):
+                run_slanted(decoded, row, image, height, width, planar, FIRST_JOB, num_jobs, None)
+            else:
+                run_aligned(decoded, row, image, height, width, planar, FIRST_JOB, num_jobs, None, None)

@@ -338,7 +338,7 @@ def check_group(workspace, group, is_at_end):
         verdicts.append(workspace.decode(file, *size, region, largest, points, factor=factor))
         if verdicts[-1]:
             table = np.array([(largest.ctypes.data, region[2] - region[0], *region[:2])], np.int64)
-            run_jobs(table, rows[nth : nth + 1].copy(), expected[nth], 4, 5, True, 0, 1, None, None)
+            run_jobs(table, rows[nth : nth + 1].copy(), expected[nth], 4, 5, True, 0, 1)
         files.append(File(file, size, factor, region, nth, points))
     assert workspace.render(files, [View(rows, images, 4, 5)], largest, planar=True) == verdicts
     assert images.tobytes() == expected.tobytes()

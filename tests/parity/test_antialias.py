@@ -63,7 +63,7 @@ def render_reduced(recipe: Recipe, reduced: Pixels, drawn: object, factor: int) 
     out = np.empty(height * width * 3, np.float32)
     table = np.array([[pixels.ctypes.data, pixels.shape[1], 0, 0]], np.int64)
     rows = kernel_rows(drawn.rows, np.array([factor]))
-    run_jobs(table, rows, out, height, width, False, 0, jobs_per_image(height), None, None)
+    run_jobs(table, rows, out, height, width, False, 0, jobs_per_image(height))
     return out.reshape(height, width, 3)
 
 

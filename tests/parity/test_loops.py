@@ -1,5 +1,6 @@
 """The loop's bookkeeping, bit for bit: jobs in any split, regions of an image, number types, layouts, shortcuts."""
 
+from functools import partial
 from itertools import pairwise, product
 from math import ceil, floor
 
@@ -10,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augpipe import Plan, Recipe, ops, plan
-from augpipe.gpu_ops.image.copied import is_copied
-from augpipe.gpu_ops.image.fused import ROWS_PER_JOB, bends, jobs_per_image, run_jobs
+from augpipe.gpu_ops.image import copied
+from augpipe.gpu_ops.image.fused import ROWS_PER_JOB, jobs_per_image, run_aligned, run_jobs, run_slanted
 from augpipe.gpu_ops.image.pixels import narrow
+from augpipe.gpu_ops.jit import kernel
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.recipes.recipe import Border, Interpolation
 from tests.parity.images import Pixels, noise
@@ -28,6 +30,11 @@ BUSY = (
     ops.Stretch(),
     ops.RandomResizedCrop(size=(70, 45), scale=(0.2, 1.0)),
 )
+
+
+@kernel()
+def is_copied(row, height, width):
+    return copied.is_copied(row, height, width)
 
 
 def packed(image: Pixels, spare: int = 255) -> Pixels:
@@ -55,7 +62,7 @@ def run(
     out = np.full(len(images) * size[0] * size[1] * 3, 77, dtype)
     ends = sorted({0, *(splits or []), len(images) * jobs_per_image(size[0])})
     for first, last in reversed(list(pairwise(ends))):
-        run_jobs(table, rows, out, *size, planar, first, last, bends(rows), None)
+        run_jobs(table, rows, out, *size, planar, first, last)
     return out
 
 
@@ -110,8 +117,9 @@ def assert_copied_as_filtered(recipe: Recipe) -> None:
             copied, filtered = np.zeros((2, size[0] * size[1] * 3), dtype)
             image = packed(photograph)
             table = np.array([[image.ctypes.data, image.shape[1], 0, 0]], np.int64)
-            for out, may_bend in ((copied, None), (filtered, True)):
-                run_jobs(table, rows, out, *size, planar, 0, jobs_per_image(size[0]), may_bend, None)
+            for out, bends in ((copied, None), (filtered, True)):
+                for run_kind in (partial(run_aligned, rgb_rows=None), run_slanted):
+                    run_kind(table, rows, out, *size, planar, 0, jobs_per_image(size[0]), bends)
             assert np.array_equal(copied, filtered)
 
 
@@ -175,7 +183,7 @@ def test_jobs_cover_every_row(height: int, expected: int) -> None:
         image = packed(photograph)
         table[0, 0] = image.ctypes.data
         out = np.full(height * 9, -1.0, np.float32)
-        run_jobs(table, rows, out, height, 3, False, number, number + 1, bends(rows), None)
+        run_jobs(table, rows, out, height, 3, False, number, number + 1)
         written = out.reshape(height, 3, 3)
         mine = slice(number * ROWS_PER_JOB, min(height, (number + 1) * ROWS_PER_JOB))
         assert np.array_equal(written[mine], photograph[top : top + height, 3:6][mine])

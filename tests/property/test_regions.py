@@ -9,9 +9,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from augpipe import Recipe, View, ops, plan, recipes
-from augpipe.gpu_ops.image.aligned import is_aligned
+from augpipe.gpu_ops.image import aligned
 from augpipe.gpu_ops.image.copied_levels import copy_levels
 from augpipe.gpu_ops.image.fused import bends, jobs_per_image, run_jobs
+from augpipe.gpu_ops.jit import kernel
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.plan import refusals
 from augpipe.planning.regions import source_regions
@@ -23,6 +24,11 @@ NUM = 3
 """Images a recipe."""
 
 SIDES = st.one_of(st.integers(1, 12), st.integers(13, 240))
+
+
+@kernel()
+def is_aligned(row):
+    return aligned.is_aligned(row)
 
 
 @st.composite
@@ -37,7 +43,7 @@ def render(image: Pixels, first_x: int, first_y: int, row: npt.NDArray[np.void],
     out = np.empty(size[0] * size[1] * 3, np.float32)
     rgb_rows = np.array(image.strides[:1]) if image.shape[2] == 3 else None
     table = np.array([[image.ctypes.data, image.strides[0] // 4, first_x, first_y]], np.int64)
-    run_jobs(table, row, out, *size, True, 0, jobs_per_image(size[0]), bends(row), rgb_rows)
+    run_jobs(table, row, out, *size, True, 0, jobs_per_image(size[0]), rgb_rows)
     return out
 
 
@@ -250,10 +256,9 @@ GUARDED = """
 import numpy as np
 from augpipe import Recipe, ops, plan, recipes
 from augpipe.planning.kernel_rows import kernel_rows
-from augpipe.gpu_ops.image.aligned import is_aligned
 from augpipe.planning.regions import source_regions
 from tests.guard_pages import guarded
-from tests.property.test_regions import copied, render
+from tests.property.test_regions import copied, is_aligned, render
 
 rows_missing = num_of_rgb = 0
 turned = Recipe(border="reflect", ops=(ops.Rotate(max_deg=180, step=None), ops.BrownConrady(), ops.CenterCrop(size=37)))

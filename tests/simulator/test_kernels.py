@@ -12,7 +12,7 @@ from augpipe import Plan, Recipe, View, ops, plan
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 from augpipe.gpu_ops.image.cuda import antialias, bilinear, pixels
 from augpipe.gpu_ops.image.cuda.launch import finish_batch, most_copied_bytes, pack_rgbx, render_batch
-from augpipe.gpu_ops.image.fused import bends, jobs_per_image, run_jobs
+from augpipe.gpu_ops.image.fused import jobs_per_image, run_jobs
 from augpipe.gpu_ops.image.pixels import narrow
 from augpipe.gpu_ops.image.program_rows import are_filters, first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
@@ -67,7 +67,7 @@ def on_cpu(
     values = np.empty(len(images) * size[0] * size[1] * 3, np.uint8 if dtype == "uint8" else np.float32)
     levels = values if rows.dtype == KERNEL_ROW else np.empty(len(values), np.float32)
     first, num_jobs = first_parts(rows), len(images) * jobs_per_image(size[0])
-    run_jobs(table, first, levels, *size, planar, 0, num_jobs, bends(first), None)
+    run_jobs(table, first, levels, *size, planar, 0, num_jobs)
     if levels is not values:
         finish_levels(rows, levels, values, size, planar)
     if dtype in ("float32", "uint8"):

@@ -434,6 +434,33 @@ def test_a_kernel_that_was_loaded_becomes_a_part_of_one_that_is_compiled(kept: P
     assert jit.kernel()(both)(8.0) == 6.0
 
 
+TWO_KERNELS = """
+from tests.gpu_ops.compiled.test_kernel_cache import ratio_kernel
+from augpipe.gpu_ops.jit import kernel
+ratio = ratio_kernel()
+both = kernel()(lambda one: ratio(one, 2.0) + ratio(one, 4.0))
+"""
+
+
+def test_a_kernel_is_loaded_while_one_is_compiled_that_calls_it(tmp_path: Path) -> None:
+    reports = "print(both(8.0), ratio(8.0, 2.0), sum(ratio.stats.cache_hits.values()))"
+    for work, expected in (("print(ratio(1.0, 2.0))", "0.5"), (reports, "6.0 4.0 1")):
+        ended = run_python(TWO_KERNELS + work, options=(), AUGPIPE_CACHE_DIR=str(tmp_path))
+        assert ended.stdout.strip() == expected, ended.stderr
+
+
+def test_subroutines_are_compiled_as_parts_of_kernels(kept: Path) -> None:
+    half = jit.subroutine(lambda one: one / 2.0)
+
+    def quarter(one: Any) -> Any:
+        return half(half(one))
+
+    both = jit.kernel()(quarter), jit.kernel()(lambda one: half(one) + 1.0)
+    assert [kernel(8.0) for kernel in both] == [2.0, 5.0]
+    (part,) = half.overloads.values()
+    assert not part.library.get_pointer_to_function(part.fndesc.llvm_func_name)
+
+
 def test_a_kernel_that_cannot_be_compiled_leaves_the_others_as_they_were(kept: Path) -> None:
     def wrong(one: Any) -> Any:
         return one.missing
