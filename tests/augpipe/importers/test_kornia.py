@@ -317,7 +317,7 @@ def test_a_filter_of_kornia_is_a_blur() -> None:
 
 
 def test_what_a_quarter_turn_cuts_off_stays_away() -> None:
-    """A frame keeps its shape there: each turn shows black at two sides, and a second one does not bring pixels back."""
+    """A frame keeps its shape there: each turn shows black at two sides, and a second one brings no pixels back."""
 
     def turned(image: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         shown = np.zeros_like(image)
