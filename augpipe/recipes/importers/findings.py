@@ -270,6 +270,9 @@ class Findings:
                     next(filter(self._looks_alone, reversed(earlier)), None)  # then this one looks at what that made
                 if told := self._meets(row)[1]:
                     self.differs(place, told)
+            border = next((op.beyond[0] for op in row.ops if op.beyond), "")
+            if border in MIRRORED and self._pads(acts_before(self.ops, row)):
+                self.differs(place, OF_PADDED)
 
     def _meets(self, row: Row) -> tuple[bool, str]:
         """Whether maps before those of a row in their look-up bend the image, too, and what differs in what it shows
@@ -281,9 +284,12 @@ class Findings:
         if row.beyond is not None and any(held is op for held in before for op in maps):
             told = BROUGHT_BACK
         elif row.beyond is not None and row.beyond[0] == self.beyond[0] and row.beyond[0] in MIRRORED:
-            padded = (held for held in before if held.beyond and not pads_nothing(held, self.ops))
-            told = OF_PADDED if any(padded) else ""
+            told = OF_PADDED if self._pads(before) else ""
         return bends, told
+
+    def _pads(self, listed: Iterable[Op]) -> bool:
+        """Whether one of some ops makes frames that show more than the image."""
+        return any(op.beyond and not pads_nothing(op, self.ops) for op in listed)
 
     def _held_alone(self, row: Row) -> bool:
         """Have the group that holds a map look alone, and maps in it that meet do so in turn, where there are passes
