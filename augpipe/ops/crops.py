@@ -209,7 +209,7 @@ class RandomCrop(PlacedCrop):
     """What the crop must show of the image's objects: it is drawn again until it does, see `KeepObjects`. It needs a
     source with boxes, or `bboxes` in a call of `Augment`. None: objects do not matter."""
 
-    sides_px = ("size", "padding")
+    sides_px = ("size", "padding", "at")
     draws = (Draw("x", np.int32), Draw("y", np.int32))
     formula = "torchvision's `RandomCrop(size, padding)`"
     caption_text = "crop x {x}, y {y}"

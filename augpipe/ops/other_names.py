@@ -99,7 +99,7 @@ ANSWERS = {
     **dict.fromkeys(
         (
             *("totensor", "totensorv2", "toimage", "topilimage", "piltotensor", "topuretensor", "todtype", "tofloat"),
-            *("convertimagedtype", "rgb", "fromfloat", "clampboundingboxes"),
+            *("convertimagedtype", "rgb", "fromfloat", "clampboundingboxes", "convertboundingboxformat"),
         ),
         _NOTHING,
     ),

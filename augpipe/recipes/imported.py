@@ -191,8 +191,10 @@ def _of_timms(transform: Any, strict: bool | None) -> Imported:
 
 
 def _library_of(transform: Any) -> str | None:
-    """Whose object it is; None: of no library here."""
-    libraries = (str(getattr(one, "__module__", "")).partition(".")[0] for one in type(transform).__mro__)
+    """Whose object it is, or what one of torch holds; None: of no library here."""
+    libraries = [str(getattr(one, "__module__", "")).partition(".")[0] for one in type(transform).__mro__]
+    if type(transform).__name__ == "Sequential" and libraries[0] == "torch":
+        return next(filter(None, map(_library_of, transform.children())), None)
     return next((library for library in libraries if library in TAKERS), None)
 
 

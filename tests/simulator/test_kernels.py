@@ -119,6 +119,8 @@ def shrunk(op: ops.Op) -> ops.Op:
     """The same op with a smaller crop, if it is one."""
     if isinstance(op, ops.OneCrop):
         return ops.OneCrop(chains=[[*map(shrunk, chain)] for chain in op.chains], weights=op.weights)
+    if getattr(op, "own_size", False):
+        return op
     return type(op)(**(op.model_dump(exclude={"op"}) | {name: _shrunk(getattr(op, name)) for name in op.sides_px}))
 
 

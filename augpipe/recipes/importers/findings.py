@@ -36,6 +36,9 @@ from augpipe.recipes.importers.units import leave_out_behind, normalize_last
 
 BROUGHT_BACK = "pixels that an earlier map moved out of the image are seen again, where there its border is."
 """What differs in a map behind another one, where one look-up does both."""
+MIRRORED = ("reflect", "reflect_101", "wrap")
+OF_PADDED = "its border repeats the padded image there, and here the image."
+"""What differs in a map behind a padding, where the border of one look-up is one of those: by up to 12 levels."""
 BEFORE_RESIZES = "its border is made of pixels before they are resized, and there of those behind."
 """What differs in a border: by up to 7 levels in the mean of a padding, and 2 of photographs that a map moves."""
 
@@ -258,23 +261,35 @@ class Findings:
 
     def _part_maps(self) -> None:
         """Have a map look alone behind another one that bends an image as it does, or shows what is beyond it: one
-        look-up brings back what the first one moves out."""
+        look-up brings back what the first one moves out. And behind a padding whose border it repeats."""
         for place, row in enumerate(self.rows):
             if any(self._meets(row)):
                 before = acts_before(self.ops, row)
                 earlier = [nth for nth, one in enumerate(self.rows) if one.look and _share(one.ops, before)]
                 if not (self._looks_alone(place) or self._held_alone(row)):
                     next(filter(self._looks_alone, reversed(earlier)), None)  # then this one looks at what that made
-                if self._meets(row)[1]:
-                    self.differs(place, BROUGHT_BACK)
+                if told := self._meets(row)[1]:
+                    self.differs(place, told)
+            border = next((op.beyond[0] for op in row.ops if op.beyond), "")
+            if border in MIRRORED and self._pads(acts_before(self.ops, row)):
+                self.differs(place, OF_PADDED)
 
-    def _meets(self, row: Row) -> tuple[bool, bool]:
-        """Whether maps before those of a row in their look-up bend the image, too, and whether it brings back what they
-        move out."""
+    def _meets(self, row: Row) -> tuple[bool, str]:
+        """Whether maps before those of a row in their look-up bend the image, too, and what differs in what it shows
+        beyond the image."""
         before = [held for op in acts_before(self.ops, row) for held in with_held(op)] if row.look else []
         maps = [one.ops[0] for one in self.rows if one.look and one.ops and not one.ops[0].is_crop]
         bends = any(map(_bends, row.ops)) and any(map(_bends, before))
-        return bends, row.beyond is not None and any(held is op for held in before for op in maps)
+        told = ""
+        if row.beyond is not None and any(held is op for held in before for op in maps):
+            told = BROUGHT_BACK
+        elif row.beyond is not None and row.beyond[0] == self.beyond[0] and row.beyond[0] in MIRRORED:
+            told = OF_PADDED if self._pads(before) else ""
+        return bends, told
+
+    def _pads(self, listed: Iterable[Op]) -> bool:
+        """Whether one of some ops makes frames that show more than the image."""
+        return any(op.beyond and not pads_nothing(op, self.ops) for op in listed)
 
     def _held_alone(self, row: Row) -> bool:
         """Have the group that holds a map look alone, and maps in it that meet do so in turn, where there are passes

@@ -89,8 +89,8 @@ def _quarter_turns(found: Findings, one: Any) -> None:
     made = one_of(
         ((ops.QuarterTurn.model_validate({"turns": (turn % 4,)}), weight) for turn, weight in turns), read(one, "p")
     )
-    beyond = {} if found.is_square else {"look": _look(one), "beyond": BLACK}  # a square loses nothing
-    found.add("RandomRotation90", made, **beyond)
+    cuts = not found.is_square  # a square loses nothing
+    found.add("RandomRotation90", made, look=_look(one) if cuts else None, beyond=BLACK if cuts else None)
 
 
 def _affine(found: Findings, one: Any) -> None:

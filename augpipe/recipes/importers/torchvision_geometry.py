@@ -21,9 +21,9 @@ LEAST_OVERLAP = 0.001
 REDRAWS = 40
 """How often another overlap is drawn: without end there."""
 OF_OVERLAP = (
-    "the crop is resized to the image's size. Its area is drawn evenly and its ratio by its logarithm, where there both "
-    "sides are drawn: images with one to five boxes show 56 % in the mean, and 59 % there. At an overlap of 0 an object "
-    "is in the crop, and there the centre of one. Boxes stay that are seen, and there those whose centre is."
+    "the crop is resized to the image's size. Its area is drawn evenly and its ratio by its logarithm, where there "
+    "both sides are drawn: images with one to five boxes show 56 % in the mean, and 59 % there. At an overlap of 0 an "
+    "object is in the crop, and there the centre of one. Boxes stay that are seen, and there those whose centre is."
 )
 """What differs in a crop by overlap."""
 SEVERAL = "makes several images of one; write CenterCrop, or count=5 in a view of the recipe"

@@ -888,3 +888,28 @@ def test_a_padding_that_adds_nothing_has_no_border() -> None:
     text = "A.Compose([A.RandomSizedCrop((384, 640), {0}, {0}), A.PadIfNeeded(None, None, 32, 32)])"
     for side, verdict in ((512, "exact"), (500, "near")):
         assert importers.from_text(text.format(side), version="1").rows[-1].verdict == verdict
+
+
+@pytest.mark.parametrize(("mode", "of_numpy"), [(4, "reflect"), (2, "symmetric"), (3, "wrap"), (1, "edge")])
+def test_a_map_behind_a_padding_mirrors_what_was_padded(mode: int, of_numpy: Any) -> None:
+    image = np.random.default_rng(0).integers(0, 256, (40, 60, 3), np.uint8)
+    turn = f"A.Rotate((30, 30), border_mode={mode}, p=1)"
+    chain = f"A.Compose([A.PadIfNeeded(60, 80, border_mode={mode}), {turn}])"
+    whole, alone = (importers.from_text(text, version="1") for text in (chain, f"A.Compose([{turn}])"))
+    padded = np.pad(image, ((10, 10), (10, 10), (0, 0)), of_numpy)
+    shown, expected = (
+        np.asarray(Augment(one.recipe, dtype="uint8", layout="NHWC", framework="numpy")(given)).astype(float)
+        for one, given in ((whole, image), (alone, padded))
+    )
+    assert np.abs(shown - expected).mean() < 0.5 and not whole.notes[:-1]
+    assert whole.recipe.num_passes == (1 if of_numpy == "edge" else 2)
+    found = importers.from_text(
+        chain.replace("60, 80", "30, 50").replace("[A.Pad", "[A.Resize(30, 50), A.Pad"), version="1"
+    )
+    assert found.recipe.num_passes == 1  # nothing is padded
+
+
+def test_mirrored_paddings_are_told_where_no_pass_is_left() -> None:
+    turns = ", ".join(["A.Rotate((30, 30), p=1)"] * 9)
+    found = importers.from_text(f"A.Compose([A.PadIfNeeded(60, 80), {turns}])", version="1")
+    assert any("repeats the padded image there" in note or "seen again" in note for note in found.notes)

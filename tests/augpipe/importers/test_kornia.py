@@ -317,7 +317,7 @@ def test_a_filter_of_kornia_is_a_blur() -> None:
 
 
 def test_what_a_quarter_turn_cuts_off_stays_away() -> None:
-    """A frame keeps its shape there: each turn shows black at two sides, and a second one does not bring pixels back."""
+    """A frame keeps its shape there: each turn shows black at two sides, and a second one brings no pixels back."""
 
     def turned(image: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         shown = np.zeros_like(image)
@@ -335,3 +335,16 @@ def test_what_a_quarter_turn_cuts_off_stays_away() -> None:
         expected = turned(expected)
     squares = importers.from_text(f"K.AugmentationSequential(K.Resize((16, 16)), {turn}, {turn})")
     assert squares.recipe.num_passes == 1
+
+
+def test_a_sequential_of_torch_is_of_the_library_of_what_it_holds() -> None:
+    class RandomHorizontalFlip(torch.nn.Module):
+        p = 0.3
+
+    RandomHorizontalFlip.__module__ = "kornia.augmentation._2d"
+    held = torch.nn.Sequential(torch.nn.Sequential(RandomHorizontalFlip()))
+    assert importers.from_object(held).recipe.ops[0] == ops.Flip(p=0.3)
+    with pytest.raises(ValueError, match=r"a Sequential of kornia is given\. Write Recipe\.from_kornia\(transform\)\."):
+        importers.from_torchvision(held)
+    with pytest.raises(ValueError, match=r"Sequential of torch\.nn\.modules\.container is not a transform of"):
+        importers.from_object(torch.nn.Sequential())

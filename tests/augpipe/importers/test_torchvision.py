@@ -217,6 +217,15 @@ def test_a_fill_of_masks_is_told_within_a_group_too() -> None:
         assert any(note.startswith("label maps: there they show 3 (RandomRotation)") for note in notes), group
 
 
+def test_a_mirrored_padding_of_a_padded_image_is_near() -> None:
+    for mode, verdict in (("reflect", "near"), ("edge", "exact"), ("constant", "exact")):
+        pad = f"v2.Pad((5, 9), padding_mode='{mode}')"
+        found = importers.from_text(f"v2.Compose([{pad}, {pad}])")
+        assert [row.verdict for row in found.rows] == ["exact", verdict]
+    note = "Pad: its border repeats the padded image there, and here the image."
+    assert note in importers.from_text("v2.Compose([v2.Pad(5, padding_mode='reflect')] * 2)").notes
+
+
 def test_one_channel() -> None:
     found = importers.from_torchvision(
         compose(make("Grayscale", num_output_channels=1), make("Resize", size=[28, 28]), TO_TENSOR)

@@ -54,3 +54,8 @@ def test_a_crop_of_its_own_size_stays_so_in_other_sizes_and_is_all_of_the_image_
     )
     np.testing.assert_array_equal(evaluated, image)
     assert cropped.shape == image.shape and not np.array_equal(cropped, image)
+
+
+def test_the_place_of_a_crop_is_scaled_with_it() -> None:
+    crop = ops.RandomCrop(size=(20, 40), at=(10, 6))
+    assert recipes.resized(Recipe(ops=[crop]), 80).ops == (ops.RandomCrop(size=(40, 80), at=(20, 12)),)
