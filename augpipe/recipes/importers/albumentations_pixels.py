@@ -345,7 +345,11 @@ PIXELS: dict[str, Maker] = {
     ),
     "ToGray": _to_gray,
     "InvertImg": same(ops.Invert),
-    "Equalize": same(ops.Equalize, note="by Pillow's formula, each channel on its own."),
+    "Equalize": same(
+        ops.Equalize,
+        note="by Pillow's formula, each channel on its own: 2 levels from theirs in the mean of photographs, and up to "
+        "30 where many pixels are white.",
+    ),
     "Posterize": same(ops.Posterize, bits=lambda one: twice(one["num_bits"])),
     "Solarize": same(ops.Solarize, threshold=_threshold),
     "ChannelShuffle": same(
