@@ -82,7 +82,7 @@ def start_compiling(form: OutputFormat, recipes: Sequence[Recipe], *, decodes: b
 
 
 def _always_slants(recipe: Recipe) -> bool:
-    """Whether no view shows its image along rows, but for rare draws: `run_aligned` then compiles where it is called."""
+    """Whether every view slants its image, but for rare draws; for those `run_aligned` compiles where it is called."""
     return recipe.num_passes == 1 and all(
         any(isinstance(op, SLANTING) and getattr(op, "p", 1.0) == 1.0 for op in view.ops) for view in recipe.all_views
     )

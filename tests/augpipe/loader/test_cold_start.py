@@ -262,7 +262,12 @@ def test_a_loader_on_numpy_arrays_starts_no_decoder(monkeypatch: pytest.MonkeyPa
         ([ops.Gamma()], {"run_aligned:float32", "finish_images:float32_steps"}),
         (
             [ops.OneOf(ops=[ops.GaussianBlur(), ops.JpegCompression()])],
-            {"run_aligned:float32", "finish_images:float32_steps", "filter_images:filters", "compress_image:compresses"},
+            {
+                "run_aligned:float32",
+                "finish_images:float32_steps",
+                "filter_images:filters",
+                "compress_image:compresses",
+            },
         ),
         ([ops.Rotate()], {"run_slanted:float32"}),
         ([ops.Rotate(p=0.5)], {"run_slanted:float32", "run_aligned:float32"}),
