@@ -392,3 +392,23 @@ def test_real_key_points(coco80: Path) -> None:
         assert points.ravel().tolist() == known[own_id]
     again = everything(pickle.loads(pickle.dumps(source)))
     assert again.keypoints is not None and (again.keypoints == found.keypoints).all()
+
+
+@pytest.mark.parametrize(
+    ("box", "text"),
+    [
+        ([30, 20, 62, 46], "4 of 4 boxes reach outside their images: do they say where their right and lower edges lie"),
+        ([0.4, 0.4, 0.2, 0.3], "4 of 4 boxes are smaller than a pixel: are they in parts of the image"),
+        ([4, 6, 20, 10], None),
+    ],
+)
+def test_boxes_that_seem_to_be_written_otherwise_are_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, box: list[float], text: str | None
+) -> None:
+    """As corners, where COCO has a corner, width and height; or in parts of width and height."""
+    path = put_coco(tmp_path, [{"bbox": box}] * 4)
+    caplog.set_level(logging.INFO, "augpipe")
+    open_source(path)
+    (line,) = [record for record in caplog.records if "coco.json" in record.getMessage()]
+    assert line.levelno == (logging.INFO if text is None else logging.WARNING)
+    assert text is None or text in line.getMessage()
