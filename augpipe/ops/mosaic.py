@@ -5,19 +5,22 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import field_validator
 
 from augpipe.gpu_ops.image.program_rows import FIRST_LOOK
 from augpipe.gpu_ops.random.philox import seed_key
 from augpipe.ops.draws import Within
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import Fill, Op, Probability, Range, Size, pair
-from augpipe.ops.random_words import RandomWords, Stream
+from augpipe.ops.random_words import RandomWords, Stream, check_steps
 from augpipe.validation.models import Checked
 
 __all__ = ["Mosaic"]
 
 Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
+
+CENTRES = Within(0.1, 0.9)
 
 NUM_TRIED = 64
 """Draws of an op that are looked at, and the side in pixels of the images that they are for."""
@@ -40,7 +43,7 @@ class Mosaic(Checked):
     """What each image is scaled to fit into: height and width, in pixels; one number for a square."""
     num_images: Literal[4, 9] = 4
     """How many images it shows; Ultralytics' `n`."""
-    centre: Annotated[Range, Within(0.1, 0.9)] = (0.25, 0.75)
+    centre: Annotated[Range, CENTRES] = (0.25, 0.75)
     """Where four images meet, or the middle of the `size` that the own one of nine lies in, to its upper left, in parts
     of the canvas's height and width. YOLOv5 draws from the default; Ultralytics' nine stay at (0.5, 0.5)."""
     fill: Fill = (114.0, 114.0, 114.0)
@@ -49,6 +52,14 @@ class Mosaic(Checked):
     """How often an image is one of a mosaic."""
 
     noun: ClassVar[str] = "a mosaic"
+
+    @field_validator("centre")
+    @classmethod
+    def _lies_within(cls, centre: tuple[float, float]) -> tuple[float, float]:
+        check_steps("centre", *centre, None)
+        if not CENTRES.holds(centre):
+            raise ValueError(f"centre={centre} {CENTRES.text}")
+        return centre
 
     @property
     def canvases(self) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -1,13 +1,13 @@
 """Image files with their objects and label maps: what all readers of annotations make."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.datasets.annotations.faults import MOST_LISTED, Fault, Faults
+from augpipe.datasets.annotations.faults import CUT_AT_EDGE, MOST_LISTED, Fault, Faults
 from augpipe.datasets.annotations.label_maps import NO_LIMIT, MapFiles
 from augpipe.datasets.annotations.object_table import Ints, ObjectTable
 from augpipe.datasets.annotations.stored_pixels import upright_boxes, upright_points
@@ -21,6 +21,8 @@ from augpipe.validation.plural import count
 
 _START_BYTES = 1 << 16
 """In which a header is looked for before the whole file is read."""
+SUSPECT = 0.1
+"""Of all boxes, the share from which on it is told that they seem to be written otherwise than they are read."""
 _PNG = b"\x89PNG"
 _UNKNOWN = 0
 """Next to EXIF's 1..8: an image whose header was not read yet."""
@@ -72,6 +74,7 @@ class AnnotatedSource(FileSource):
         """What is wrong with the annotations, as far as it was not raised."""
         self.left_out = known.faults.left_out
         self.notes = [*known.faults.mended, *known.notes]
+        self.cautions = list(_cautions_of(known))
 
     @property
     def has_targets(self) -> bool:
@@ -251,6 +254,22 @@ class AnnotatedSource(FileSource):
                 for own in rings[start:stop]:
                     own[:] = [upright_points(ring * scale, turn, size) for ring in own]
         return replace(found, polygons=rings)
+
+
+def _cautions_of(known: Annotations) -> Iterator[str]:
+    """What lets one think that boxes are written otherwise than they are read."""
+    objects = known.objects
+    if objects is None or not len(objects):
+        return
+    num_cut, of_all = known.faults.num_mended(CUT_AT_EDGE), f"of {len(objects):,} boxes"
+    if num_cut > SUSPECT * len(objects):
+        yield (
+            f"{num_cut:,} {of_all} reach outside their images: do they say where their right and lower edges lie, or "
+            "their upper left corners, where their format has width and height, or centres?"
+        )
+    num_tiny = int((objects.boxes[:, 2:] - objects.boxes[:, :2] < 1.0).all(axis=1).sum())
+    if num_tiny > SUSPECT * len(objects):
+        yield f"{num_tiny:,} {of_all} are smaller than a pixel: are they in parts of the image, where pixels are read?"
 
 
 def _header_of(path: str) -> Header:

@@ -10,6 +10,7 @@ OnError = Literal["raise", "skip"]
 MOST_LISTED = 1_000
 """Faults that are kept one by one; the others are only counted."""
 _REFUSED = "that cannot be used"
+CUT_AT_EDGE = "reaching outside the image, cut at its edge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,10 @@ class Faults:
     def left_out(self) -> list[str]:
         """`3 objects without a size (the first: instances.json, annotation 7)`, for each reason."""
         return _in_words(self._left_out)
+
+    def num_mended(self, reason: str) -> int:
+        """How often something was mended for a reason."""
+        return self._mended.get(reason, (0, "", ""))[0]
 
     @property
     def mended(self) -> list[str]:

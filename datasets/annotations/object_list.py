@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.datasets.annotations.faults import Faults
+from augpipe.datasets.annotations.faults import CUT_AT_EDGE, Faults
 from augpipe.datasets.annotations.object_table import Floats, Floats32, Ints, ObjectTable, ranges
 from augpipe.sources.targets import cross_themselves
 
@@ -196,7 +196,7 @@ class ObjectList:
         if rotated:
             self._say(reaches_out, faults.note, "reaching outside the image, staying there")
         else:
-            self._say(reaches_out, faults.mend, "reaching outside the image, cut at its edge")
+            self._say(reaches_out, faults.mend, CUT_AT_EDGE)
         return stays
 
     def _cut(

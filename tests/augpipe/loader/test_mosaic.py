@@ -632,7 +632,10 @@ def test_a_recipe_with_a_mosaic_is_written_saved_and_made_of_another_size(tmp_pa
         ({"border": "reflect"}, "a mosaic shows constant .* and the recipe reflect"),
         ({"ops": (ops.RandomCrop(size=40, keep_objects=ops.KeepObjects()),)}, "keep_objects looks at one image"),
         ({"mosaic": {"size": SIZE, "num_images": 5}}, "num_images"),
-        ({"mosaic": {"size": SIZE, "centre": (0, 2)}}, r"centre=\(0.0, 2.0\) leaves 0.1..0.9. Choose a range within it"),
+        (
+            {"mosaic": {"size": SIZE, "centre": (0, 2)}},
+            r"centre=\(0.0, 2.0\) leaves 0.1..0.9. Choose a range within it",
+        ),
         ({"mosaic": {"size": SIZE, "centre": (0.7, 0.3)}}, "its first number is the larger one"),
         ({"mosaic": ops.Mosaic(size=SIZE, p=0.5), "ops": (ops.CenterCrop(size=90),)}, "the photograph is 48x48 pixels"),
     ],

@@ -397,7 +397,10 @@ def test_real_key_points(coco80: Path) -> None:
 @pytest.mark.parametrize(
     ("box", "text"),
     [
-        ([30, 20, 62, 46], "4 of 4 boxes reach outside their images: do they say where their right and lower edges lie"),
+        (
+            [30, 20, 62, 46],
+            "4 of 4 boxes reach outside their images: do they say where their right and lower edges lie",
+        ),
         ([0.4, 0.4, 0.2, 0.3], "4 of 4 boxes are smaller than a pixel: are they in parts of the image"),
         ([4, 6, 20, 10], None),
     ],
