@@ -483,6 +483,23 @@ def test_the_call_takes_boxes_as_maps_turn_them() -> None:
         assert ("Not mapped: rotate_method='ellipse' of Rotate." in told) == ("A.Rotate()" in transforms)
 
 
+@pytest.mark.parametrize(
+    ("version", "params", "told"),
+    [
+        ("2", "bbox_params=A.BboxParams('coco')", True),
+        ("2", "keypoint_params=A.KeypointParams('xy')", True),
+        ("2", "", False),
+        ("1", "bbox_params=A.BboxParams('coco')", False),
+        ("1", "keypoint_params=A.KeypointParams('xy')", True),
+    ],
+)
+def test_objects_under_holes_are_told_of(version: str, params: str, told: bool) -> None:
+    text = f"A.Compose([A.OneOf([A.CoarseDropout(), A.HorizontalFlip()]), A.GridDropout()], {params})"
+    notes = [note for note in importers.from_text(text, version=version).notes if note.startswith("holes: ")]
+    names = "CoarseDropout, GridDropout" if version == "2" else "CoarseDropout"
+    assert notes == ([f"holes: {names} cut or drop objects and points under them there; here all stay."] if told else [])
+
+
 def test_an_affine_of_imgaug_turns_clockwise_and_draws_one_number_for_both_axes() -> None:
     given: dict[str, Any] = {"scale": 1.2, "translate_percent": None, "translate_px": None, "rotate": [-5, 10]}
     given |= {"shear": 0, "order": 1, "cval": 7, "mode": "symmetric"}
