@@ -103,6 +103,20 @@ class _Contestant:
     rates: list[float]
 
 
+def _refuse_targets(recipe: Recipe) -> None:
+    """Raise ValueError where a recipe needs objects, of which images in memory have none."""
+    for needs, what in (
+        (recipe.mosaic is not None, "a mosaic"),
+        (bool(recipe.keeping), "keep_objects"),
+        (recipe.pastes_objects, "copy_paste"),
+    ):
+        if needs:
+            raise ValueError(
+                f"{recipe.called} has {what}, which looks at objects, and what is measured are images alone. Leave it "
+                "out of the recipe, or time an epoch of a Loader."
+            )
+
+
 def measure(
     source: Source,
     recipe: Recipe | str | Path,
@@ -128,7 +142,7 @@ def measure(
 
     Raises:
         SampleError: an image cannot be used.
-        ValueError: an argument is out of range.
+        ValueError: an argument is out of range, or the recipe looks at objects.
     """
     if not seconds > 0.0:
         raise ValueError(f"seconds={seconds} must be above 0.")
@@ -137,6 +151,7 @@ def measure(
             raise ValueError(f"{name}={value} must be at least 1.")
     start = time.perf_counter()
     recipe = as_recipe(recipe)
+    _refuse_targets(recipe)
     held, skipped = hold(source, recipe, skips_bad=on_error == "skip")
     threads_tried = sorted({1, num_threads or num_usable_cores()})
     images = held[: _num_in_a_slice(held, recipe, seconds / (5 * len(threads_tried) + 1), batch_size)]

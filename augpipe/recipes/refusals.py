@@ -32,9 +32,11 @@ def _what(given: object) -> str:
 def refuse_mixing(recipe: Recipe, what: str) -> None:
     """Raise ValueError where a recipe mixes images and `what` sees no others to mix them with."""
     if recipe.mixes_samples:
+        parts = [name for name, has in (("mosaic", recipe.mosaic is not None), ("mixing", recipe.mixing)) if has]
         raise ValueError(
             f"the recipe {recipe.name or 'unnamed'!r} mixes samples, and {what} cannot tell which: partners go by "
-            "position in an epoch. Use a Loader, or leave mixing out: Recipe(ops=recipe.ops, views=recipe.views)."
+            f"position in an epoch. Use a Loader, or leave {' and '.join(parts)} out: Recipe(ops=recipe.ops, "
+            "views=recipe.views)."
         )
 
 

@@ -28,6 +28,12 @@ REPLAYED = "ReplayCompose: what it draws is kept by a plan here, which replays i
 """What differs of the Compose that hands out what it has drawn."""
 SEEDED = "seed: there all transforms draw the same numbers, so two flips come together; here each draws its own."
 """What differs of a Compose with a seed, of version 2."""
+_BOTH = ("bbox_params", "keypoint_params")
+CUT_UNDER_HOLES: dict[str, dict[str, tuple[str, ...]]] = {
+    "1": {"CoarseDropout": ("keypoint_params",)},
+    "2": dict.fromkeys(("CoarseDropout", "ConstrainedCoarseDropout", "Erasing", "GridDropout", "XYMasking"), _BOTH),
+}
+"""By version, the transforms that cut or drop what lies under holes, and by which arguments that is given."""
 
 
 def found_in(data: Any, version: str = "") -> Findings:
@@ -71,6 +77,10 @@ def found_in(data: Any, version: str = "") -> Findings:
     if data.get("bbox_params"):
         call = _call_with_boxes(data["bbox_params"], sorted({*_turned_boxes(data)}))
         found.note(f"bbox_params: boxes are given to the call: {call}")
+    given = {name for name in _BOTH if data.get(name)}
+    cuts = CUT_UNDER_HOLES[versions[-1]]
+    if names := sorted({name for name in _names(data) if given.intersection(cuts.get(name, ()))}):
+        found.note(f"holes: {', '.join(names)} cut or drop objects and points under them there; here all stay.")
     if data.get("keypoint_params"):
         found.note(f"keypoint_params: points are given to the call: {_call_with_points(data['keypoint_params'])}")
     return found
@@ -91,6 +101,13 @@ def _mask_fills(one: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
         value = next((value for value in given if value is not None), 0)
         if isinstance(value, int | float) and value >= 0 and value % 1 == 0:
             yield int(value), name_of(one)
+
+
+def _names(one: Mapping[str, Any]) -> Iterator[str]:
+    """The names of all transforms."""
+    for inner in _held(one):
+        yield from _names(inner)
+    yield name_of(one)
 
 
 def _turned_boxes(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

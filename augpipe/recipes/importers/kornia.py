@@ -32,8 +32,11 @@ def found_in(module: Any) -> Findings:
     """The ops of a `kornia.augmentation` module, and what cannot be mapped."""
     found = Findings(source="kornia", measured_as=("kornia",), name_of=name_of, read=read)
     found.changes_units = ("Normalize", "Denormalize")
-    if any(str(getattr(key, "name", key)).lower() == "mask" for key in getattr(module, "data_keys", None) or ()):
+    keys = [str(getattr(key, "name", key)).lower() for key in getattr(module, "data_keys", None) or ()]
+    if "mask" in keys:
         found.mask_fills.add((0, "all transforms"))
+    if any(key.startswith("bbox") for key in keys):
+        found.note("bbox: boxes are given to the call, bboxes=..., with targets=TargetOptions(boxes='corners').")
     for one in _flattened(found, module):
         if hasattr(one, "p") or name_of(one) in MADE:
             found.add_by(MADE, one)

@@ -94,8 +94,8 @@ def _sanitize(found: Findings, one: Any) -> None:
     least = max(float(one.min_area), float(one.min_size) ** 2)
     found.add(
         "SanitizeBoundingBoxes",
-        note=f"objects are dropped by the call: targets=TargetOptions(min_area={least:g}). It looks at areas alone: a "
-        f"box of that area stays where one of its sides is below {one.min_size:g}.",
+        note=f"objects are dropped by the call: targets=TargetOptions(boxes='corners', min_area={least:g}). It looks "
+        f"at areas alone: a box of that area stays where one of its sides is below {one.min_size:g}.",
     )
 
 

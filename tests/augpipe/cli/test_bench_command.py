@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from augpipe import SampleError, recipes
+from augpipe import Recipe, SampleError, ops, recipes
 from augpipe.bench import machine, measure, measurements, tasks
 from augpipe.bench.machine import cpu_name
 from augpipe.cli.app import app
@@ -223,3 +223,17 @@ def test_bench_prints_json(folder: Path) -> None:
     )
     assert ended.exit_code == 0, ended.output
     assert json.loads(ended.stdout)["recipe"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "what"),
+    [
+        (Recipe(mosaic=ops.Mosaic(size=32), ops=(ops.CenterCrop(size=32),)), "a mosaic"),
+        (Recipe(ops=(ops.RandomCrop(size=16, keep_objects=ops.KeepObjects()),)), "keep_objects"),
+        (Recipe(ops=(ops.RandomCrop(size=16),), mixing=(ops.CopyPaste(),)), "copy_paste"),
+    ],
+    ids=["mosaic", "keeping", "pasting"],
+)
+def test_recipes_that_look_at_objects_are_refused(folder: Path, recipe: Recipe, what: str) -> None:
+    with pytest.raises(ValueError, match=f"has {what}, which looks at objects, and what is measured are images alone"):
+        measure(FolderSource(folder), recipe)

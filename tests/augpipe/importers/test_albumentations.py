@@ -497,7 +497,9 @@ def test_objects_under_holes_are_told_of(version: str, params: str, told: bool) 
     text = f"A.Compose([A.OneOf([A.CoarseDropout(), A.HorizontalFlip()]), A.GridDropout()], {params})"
     notes = [note for note in importers.from_text(text, version=version).notes if note.startswith("holes: ")]
     names = "CoarseDropout, GridDropout" if version == "2" else "CoarseDropout"
-    assert notes == ([f"holes: {names} cut or drop objects and points under them there; here all stay."] if told else [])
+    assert notes == (
+        [f"holes: {names} cut or drop objects and points under them there; here all stay."] if told else []
+    )
 
 
 def test_an_affine_of_imgaug_turns_clockwise_and_draws_one_number_for_both_axes() -> None:

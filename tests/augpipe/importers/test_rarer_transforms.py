@@ -310,9 +310,10 @@ def test_label_maps_that_are_interpolated_there_are_told() -> None:
 
 def test_holders_that_augment_masks_say_what_those_show_beyond_the_image() -> None:
     turn = "import kornia.augmentation as K\nt = K.AugmentationSequential(K.RandomRotation(9.0), data_keys={})"
-    for keys, told in (("['input', 'mask']", True), ("['input']", False)):
+    for keys, told, boxes in (("['input', 'mask']", True, False), ("['input', 'bbox_xyxy']", False, True)):
         notes = importers.from_text(turn.format(keys)).notes
         assert any("mask_fill=0" in note for note in notes) is told
+        assert any("TargetOptions(boxes='corners')" in note for note in notes) is boxes
 
 
 def test_a_photometric_distortion_draws_each_part_and_where_contrast_stands() -> None:

@@ -353,7 +353,7 @@ def test_which_boxes_stay_is_an_option_of_the_call() -> None:
     found = importers.from_text(f"v2.Compose([{flip}, v2.ClampBoundingBoxes(), v2.SanitizeBoundingBoxes(min_size=3)])")
     assert found.recipe.ops == (ops.Flip(),) and [row.verdict for row in found.rows] == ["exact", "near"]
     (told,) = found.notes
-    assert "targets=TargetOptions(min_area=9)" in told and "one of its sides is below 3." in told
+    assert "targets=TargetOptions(boxes='corners', min_area=9)" in told and "one of its sides is below 3." in told
 
 
 def test_jpeg_files_of_each_library() -> None:
