@@ -356,6 +356,12 @@ def test_which_boxes_stay_is_an_option_of_the_call() -> None:
     assert "targets=TargetOptions(min_area=9)" in told and "one of its sides is below 3." in told
 
 
+@pytest.mark.parametrize("name", ["min_size", "min_area"])
+def test_boxes_stay_by_one_number_of_pixels(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"SanitizeBoundingBoxes: {name}=\(3, 5\) must be one number, of pixels"):
+        importers.from_text(f"v2.Compose([v2.RandomHorizontalFlip(), v2.SanitizeBoundingBoxes({name}=(3, 5))])")
+
+
 def test_jpeg_files_of_each_library() -> None:
     for call, expected in (
         ("v2.Compose([v2.JPEG(30), v2.RandomHorizontalFlip()])", ops.JpegCompression(quality=(30, 30), p=1)),
