@@ -111,6 +111,50 @@ def test_what_a_run_decides_is_refused(name: str | None) -> None:
         importers.from_text(SCRIPT, name)
 
 
+IN_A_CLASS = """
+class Preset:
+    flip = T.Compose([T.RandomHorizontalFlip()])
+
+    def __init__(self, size=8):
+        self.crop = T.Compose([
+            T.RandomCrop(size),
+        ])
+
+
+small = T.Compose([
+    T.RandomCrop(4),
+])
+"""
+
+
+@pytest.mark.parametrize("name", ["Preset", "Preset(size=9)", "Preset(9).crop"])
+def test_a_class_is_not_run(name: str) -> None:
+    told = (
+        "Preset is a class, which is not run. Write a function that returns the transforms, or name one of 3 (in Preset"
+    )
+    with pytest.raises(ValueError, match=re.escape(told)):
+        importers.from_text(IN_A_CLASS, name)
+    with pytest.raises(ValueError, match=r"Preset is a class, .* that returns the transforms\.$"):
+        importers.from_text("class Preset:\n    pass", name)
+
+
+def test_a_recipe_goes_by_any_of_its_lines() -> None:
+    assert Recipe.from_text(IN_A_CLASS, "Preset.flip").ops == (ops.Flip(),)
+    for line in ("6", "7", "8"):
+        assert Recipe.from_text(IN_A_CLASS, line).ops == (ops.RandomCrop(size=(8, 8)),)
+    for name in ("small", "11", "12", "13"):
+        assert Recipe.from_text(IN_A_CLASS, name).ops == (ops.RandomCrop(size=(4, 4)),)
+    for line in ("5", "9", "99"):
+        with pytest.raises(
+            ValueError, match=rf"the text has no recipe in line {line}\. It has 3 \(in Preset, flip\), 6 \("
+        ):
+            importers.from_text(IN_A_CLASS, line)
+    with pytest.raises(ValueError, match=r"the text has no recipe in line 3\. It has none\."):
+        importers.from_text("size = 3", "3")
+    with pytest.raises(ValueError, match=r"2 is of 2 recipes\. Give each a line of its own"):
+        importers.from_text("small = [\n    T.Compose([T.Resize(3)]), T.Compose([T.Resize(4)])\n]", "2")
+
+
 IN_A_DICT = """
 class CFG:
     img_size = [96, 128]
