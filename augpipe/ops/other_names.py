@@ -94,6 +94,7 @@ ANSWERS = {
     **dict.fromkeys(("mixupv2", "mixup"), "mixing=[ops.MixUp()] of the Recipe"),
     **dict.fromkeys(("cutmixv2", "cutmix"), "mixing=[ops.CutMix()] of the Recipe"),
     **dict.fromkeys(("copypaste", "copyandpaste", "simplecopypaste"), "mixing=[ops.CopyPaste()] of the Recipe"),
+    "mosaic": "mosaic=ops.Mosaic() of the Recipe",
     "createtransform": "recipes.from_timm(input_size=224, ...)",
     # what changes the container alone
     **dict.fromkeys(

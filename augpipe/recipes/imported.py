@@ -145,7 +145,7 @@ def from_text(text: str, name: str | None = None, *, version: str | None = None,
     Args:
         text: `A.Compose([...])`, or a script that has such a call.
         name: which one, where the script has several recipes: the name that it is assigned to, as `train` or
-            `transforms['train']`; its line, as `42`; or a call, as `get_transforms(phase='train')`.
+            `transforms['train']`; one of its lines, as `42`; or a call, as `get_transforms(phase='train')`.
         version: "1" or "2" of albumentations, whose defaults differ; None takes the one that has all arguments.
         strict: refuse what cannot be mapped, instead of leaving it out.
 

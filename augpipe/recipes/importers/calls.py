@@ -113,7 +113,8 @@ class Script:
         """The recipe that a name, a line, or a call of a function stands for; without one, the only one.
 
         Args:
-            name: as `train`, `transforms['train']`, `get_transforms(phase='train', size=224)`, or a line, as `12`.
+            name: as `train`, `transforms['train']`, `get_transforms(phase='train', size=224)`, or any of its lines, as
+                `12`.
 
         Raises:
             ValueError: it is not there, there are several, or it is more than calls and literals.
@@ -128,18 +129,28 @@ class Script:
             raise ValueError(f"the text holds {len(places)} recipes. {remedy}")
         name = (name or places[0].label).strip()
         named = [place for place in places if _unquoted(place.label) == _unquoted(name)]
+        if not named and name.isdecimal():
+            named = [place for place in places if place.node.lineno <= int(name) <= (place.node.end_lineno or 0)]
+            if not named:
+                raise ValueError(f"the text has no recipe in line {name}. It has {told or 'none'}.")
         if len(named) > 1:
             raise ValueError(f"{name} is of {len(named)} recipes. Give each a line of its own.")
         for place in named:
             is_returned = place.function is not None and any(map(_gives, ast.walk(place.function)))
             if place.label not in self.names.values or (place.function is not None and not is_returned):
                 return self._call(place.node, self._names_at(place))
-        asked = _expression(name)
+        asked = _expression(named[0].label if named else name)
         first = next((one.id for one in ast.walk(asked) if isinstance(one, ast.Name)), None) if asked else None
         found = self.names.values.get(first or "")
         is_keyed = isinstance(asked, ast.Subscript) and isinstance(found, ast.Dict)
         if asked is None or first not in self.names.values or is_keyed:
             raise ValueError(f"the text assigns no {name}. It has {told or 'no recipe'}.")
+        is_attribute = isinstance(asked, ast.Attribute) and isinstance(asked.value, ast.Name)
+        if isinstance(found, ast.ClassDef) and not is_attribute:
+            instead = f", or name one of {told}" if told else ""
+            raise ValueError(
+                f"{first} is a class, which is not run. Write a function that returns the transforms{instead}."
+            )
         if isinstance(asked, ast.Name) and isinstance(found, ast.FunctionDef | ast.Dict):
             if isinstance(found, ast.Dict):
                 raise ValueError(f"{name} holds several. Name one of them: {told}.")

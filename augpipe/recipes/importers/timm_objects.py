@@ -5,6 +5,8 @@ from collections.abc import Callable
 from math import isclose
 from typing import Any
 
+from augpipe.recipes.importers.timm import found_in
+
 Arguments = dict[str, Any]
 
 ABSENT: Arguments = {"is_training": False, "hflip": 0.0, "color_jitter": None, "normalize": False}
@@ -36,9 +38,13 @@ def arguments_of(transform: Any) -> Arguments:
     """
     read = dict(ABSENT)
     for one in getattr(transform, "transforms", ()):
-        reader = READERS.get(type(one).__name__)
-        if reader is None:
-            raise Unread(f"create_transform: {type(one).__name__} is not read back. Give from_timm its arguments.")
+        name = type(one).__name__
+        if name == "CenterCropOrPad" and one.padding_mode == "reflect":
+            raise _refused({"train_crop_mode": "rkrc"})
+        if name in NOT_MAPPED:
+            raise _refused(NOT_MAPPED[name])
+        if (reader := READERS.get(name)) is None:
+            raise Unread(f"create_transform: {name} is not read back. Give from_timm its arguments.")
         read |= reader(one)
     if "input_size" not in read:
         raise Unread(f"a {type(transform).__name__} is not what create_transform makes. Give from_timm such a chain.")
@@ -47,8 +53,16 @@ def arguments_of(transform: Any) -> Arguments:
         read["crop_pct"] = 1.0 if scale == side else side / (scale + 0.5)  # which is rounded down
     create = getattr(sys.modules.get("timm.data"), "create_transform", None)
     if create is not None and not _alike(create(**read), transform):
+        height, width = read["input_size"]
+        if not read["is_training"] and height != width:
+            raise _refused({"input_size": (height, width), "is_training": False})
         raise Unread("create_transform makes another chain of the arguments that this one shows. Give from_timm those.")
     return read
+
+
+def _refused(arguments: Arguments) -> Unread:
+    """Why these arguments cannot be mapped."""
+    return Unread(" ".join(f"{problem.rstrip('.')}." for problem in found_in(arguments).problems))
 
 
 def _alike(one: Any, other: Any) -> bool:
@@ -156,3 +170,12 @@ READERS: dict[str, Callable[[Any], Arguments]] = {
     "RandomErasing": _erase,
 }
 """The name of a transform -> the arguments that it shows."""
+NOT_MAPPED: dict[str, Arguments] = {
+    "AugMixAugment": {"auto_augment": "augmix"},
+    "Patchify": {"patchify": True},
+    "RandomCropOrPad": {"train_crop_mode": "rkrr"},
+    "RandomResizedCropToSequence": {"naflex": True},
+    "ResizeToSequence": {"naflex": True},
+    "TrimBorder": {"crop_border_pixels": 1, "is_training": False},
+}
+"""The name of a transform -> an argument that has it made, and that cannot be mapped."""

@@ -91,6 +91,9 @@ def _fill_of(found: Findings, one: Any) -> tuple[float, float, float]:
 
 def _sanitize(found: Findings, one: Any) -> None:
     """Nothing of the image: which objects stay is an option of the call."""
+    for name in ("min_size", "min_area"):
+        if not isinstance(value := getattr(one, name), int | float):
+            raise ValueError(f"{name}={value!r} must be one number, of pixels")
     least = max(float(one.min_area), float(one.min_size) ** 2)
     found.add(
         "SanitizeBoundingBoxes",

@@ -111,6 +111,50 @@ def test_what_a_run_decides_is_refused(name: str | None) -> None:
         importers.from_text(SCRIPT, name)
 
 
+IN_A_CLASS = """
+class Preset:
+    flip = T.Compose([T.RandomHorizontalFlip()])
+
+    def __init__(self, size=8):
+        self.crop = T.Compose([
+            T.RandomCrop(size),
+        ])
+
+
+small = T.Compose([
+    T.RandomCrop(4),
+])
+"""
+
+
+@pytest.mark.parametrize("name", ["Preset", "Preset(size=9)", "Preset(9).crop"])
+def test_a_class_is_not_run(name: str) -> None:
+    told = (
+        "Preset is a class, which is not run. Write a function that returns the transforms, or name one of 3 (in Preset"
+    )
+    with pytest.raises(ValueError, match=re.escape(told)):
+        importers.from_text(IN_A_CLASS, name)
+    with pytest.raises(ValueError, match=r"Preset is a class, .* that returns the transforms\.$"):
+        importers.from_text("class Preset:\n    pass", name)
+
+
+def test_a_recipe_goes_by_any_of_its_lines() -> None:
+    assert Recipe.from_text(IN_A_CLASS, "Preset.flip").ops == (ops.Flip(),)
+    for line in ("6", "7", "8"):
+        assert Recipe.from_text(IN_A_CLASS, line).ops == (ops.RandomCrop(size=(8, 8)),)
+    for name in ("small", "11", "12", "13"):
+        assert Recipe.from_text(IN_A_CLASS, name).ops == (ops.RandomCrop(size=(4, 4)),)
+    for line in ("5", "9", "99"):
+        with pytest.raises(
+            ValueError, match=rf"the text has no recipe in line {line}\. It has 3 \(in Preset, flip\), 6 \("
+        ):
+            importers.from_text(IN_A_CLASS, line)
+    with pytest.raises(ValueError, match=r"the text has no recipe in line 3\. It has none\."):
+        importers.from_text("size = 3", "3")
+    with pytest.raises(ValueError, match=r"2 is of 2 recipes\. Give each a line of its own"):
+        importers.from_text("small = [\n    T.Compose([T.Resize(3)]), T.Compose([T.Resize(4)])\n]", "2")
+
+
 IN_A_DICT = """
 class CFG:
     img_size = [96, 128]
@@ -356,6 +400,12 @@ def test_which_boxes_stay_is_an_option_of_the_call() -> None:
     assert "targets=TargetOptions(boxes='corners', min_area=9)" in told and "one of its sides is below 3." in told
 
 
+@pytest.mark.parametrize("name", ["min_size", "min_area"])
+def test_boxes_stay_by_one_number_of_pixels(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"SanitizeBoundingBoxes: {name}=\(3, 5\) must be one number, of pixels"):
+        importers.from_text(f"v2.Compose([v2.RandomHorizontalFlip(), v2.SanitizeBoundingBoxes({name}=(3, 5))])")
+
+
 def test_jpeg_files_of_each_library() -> None:
     for call, expected in (
         ("v2.Compose([v2.JPEG(30), v2.RandomHorizontalFlip()])", ops.JpegCompression(quality=(30, 30), p=1)),
@@ -567,6 +617,14 @@ def test_usual_names_of_libraries_need_no_import(call: str) -> None:
         ("K.RandomTranspose()", "RandomTranspose: is not known here; write ops.Transpose()"),
         ("K.RandomPlasmaShadow()", "RandomPlasmaShadow: is not known here; write ops.Shadow()"),
         ("A.RandomShortestSize([480, 512])", "RandomShortestSize: is not known here; write ops.OneCrop(chains=[[ops."),
+        ("A.Mosaic()", "Mosaic: is not known here; write mosaic=ops.Mosaic() of the Recipe"),
+        ("K.RandomMosaic()", "RandomMosaic: is not known here; write mosaic=ops.Mosaic() of the Recipe"),
+        ("v2.CutMix(num_classes=9)", "CutMix: is not known here; write mixing=[ops.CutMix()] of the Recipe"),
+        ("v2.MixUp(num_classes=9)", "MixUp: is not known here; write mixing=[ops.MixUp()] of the Recipe"),
+        ("K.RandomMixUpV2()", "RandomMixUpV2: is not known here; write mixing=[ops.MixUp()] of the Recipe"),
+        ("K.RandomCutMixV2()", "RandomCutMixV2: is not known here; write mixing=[ops.CutMix()] of the Recipe"),
+        ("T.AugMix()", "AugMix: is not known here; write recipes.trivial_augment_wide(224), or *policies.trivial"),
+        ("K.RandomRain()", "RandomRain: is not known here; no op here does it"),
         ("T.FixedSizeCrop((64, 64))", "FixedSizeCrop: is not known here; write ops.RandomCrop(size=224, pad_if_needed"),
         (
             "T.RandomCrop(64, fill={'others': 'red'})",

@@ -276,6 +276,7 @@ def chain(*listed: tuple[str, dict[str, Any]], name: str = "Compose") -> Any:
 CROPPED = ("RandomResizedCropAndInterpolation", {"size": (64, 64), "scale": (0.2, 1.0), "ratio": (0.8, 1.25)})
 CROPPED[1]["interpolation"] = ("bilinear", "bicubic")
 NORMALIZED = ("Normalize", {"mean": [0.485, 0.456, 0.406], "std": [0.2290000021457672, 0.224, 0.225]})
+CROPPED_OR_PADDED = ("CenterCropOrPad", {"size": (64, 64), "fill": 0, "padding_mode": "reflect"})
 TENSOR: tuple[str, dict[str, Any]] = ("MaybeToTensor", {})
 
 
@@ -315,8 +316,8 @@ def test_numbers_of_a_chain_may_be_rounded_or_whole(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_create_transform_does_not_make_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match=r"create_transform: AugMixAugment is not read back\. Give from_timm its arg"):
-        importers.from_timm(chain(CROPPED, ("AugMixAugment", {})))
+    with pytest.raises(ValueError, match=r"create_transform: ToMine is not read back\. Give from_timm its arguments"):
+        importers.from_timm(chain(CROPPED, ("ToMine", {})))
     for other in (chain(NORMALIZED), ops.Flip()):
         with pytest.raises(ValueError, match=r"a (Compose|Flip) is not what create_transform makes\. Give from_timm"):
             importers.from_timm(other)
@@ -326,3 +327,44 @@ def test_what_create_transform_does_not_make_is_refused(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "timm.data", SimpleNamespace(create_transform=lambda **arguments: "another chain"))
     with pytest.raises(ValueError, match="create_transform makes another chain of the arguments that this one shows"):
         importers.from_timm(changed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "listed"),
+    [
+        (
+            {"train_crop_mode": "rkrc"},
+            [("ResizeKeepRatio", {"size": (64, 64), "interpolation": Interpolation.BICUBIC}), CROPPED_OR_PADDED],
+        ),
+        ({"train_crop_mode": "rkrr"}, [("RandomCropOrPad", {})]),
+        ({"auto_augment": "augmix"}, [CROPPED, ("AugMixAugment", {})]),
+        ({"naflex": True}, [("RandomResizedCropToSequence", {})]),
+        ({"naflex": True}, [("ResizeToSequence", {})]),
+        ({"patchify": True}, [CROPPED, ("Patchify", {})]),
+        ({"crop_border_pixels": 3}, [("TrimBorder", {})]),
+    ],
+)
+def test_a_chain_of_what_is_not_mapped_is_refused_as_its_argument(
+    arguments: dict[str, Any], listed: list[tuple[str, dict[str, Any]]]
+) -> None:
+    reasons = "is not mapped|are mapped|one pass does not"
+    with pytest.raises(ValueError, match=reasons) as of_arguments:
+        importers.from_timm(**arguments, is_training=True)
+    with pytest.raises(ValueError, match=reasons) as of_chain:
+        importers.from_timm(chain(*listed))
+    assert str(of_chain.value).rstrip(".") in str(of_arguments.value)
+
+
+@pytest.mark.parametrize(
+    "resized",
+    [
+        ("Resize", {"size": (256, 292), "interpolation": Interpolation.BICUBIC}),
+        ("ResizeKeepRatio", {"size": (256, 292), "interpolation": Interpolation.BICUBIC}),
+    ],
+)
+def test_a_chain_of_evaluation_that_is_not_square_is_refused_for_that(
+    monkeypatch: pytest.MonkeyPatch, resized: tuple[str, dict[str, Any]]
+) -> None:
+    monkeypatch.setitem(sys.modules, "timm.data", SimpleNamespace(create_transform=lambda **arguments: "another chain"))
+    with pytest.raises(ValueError, match=r"^input_size: 224x256 of evaluation is not square\.$"):
+        importers.from_timm(chain(resized, ("CenterCrop", {"size": (224, 256)}), TENSOR, NORMALIZED))

@@ -45,7 +45,7 @@ def test_answers_name_what_there_is(name: str) -> None:
         assert attribute in vars(augpipe)[room].__all__
     for call in calls_in(ANSWERS[name]):
         if "..." not in call:
-            assert isinstance(eval(call, {"ops": ops}), (ops.Op, ops.MixUp, ops.CutMix, ops.CopyPaste))
+            assert isinstance(eval(call, {"ops": ops}), (ops.Op, ops.MixUp, ops.CutMix, ops.CopyPaste, ops.Mosaic))
 
 
 def test_the_nearest_name_counts_no_case_and_no_underscores() -> None:
