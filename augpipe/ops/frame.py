@@ -191,6 +191,20 @@ class Frame:
         )
         return left, top, right, bottom
 
+    @property
+    def seen_in_crops(self) -> tuple[Float, Float, Float, Float]:
+        """`seen`, of crops behind padding as far as these reach: for a constant border, whose fill is seen beyond."""
+        if self.padded is None:
+            return self.seen
+        left, top, right, bottom = self.seen
+        end_x, end_y = self.crop_x + self.crop_width, self.crop_y + self.crop_height
+        inner_x = np.maximum(left, self.crop_x), np.minimum(right, end_x)
+        inner_y = np.maximum(top, self.crop_y), np.minimum(bottom, end_y)
+        # where they do not meet, nothing of the image is seen before it moves
+        meets = (inner_x[0] < inner_x[1]) & (inner_y[0] < inner_y[1])
+        left, right = np.where(meets, inner_x[0], left), np.where(meets, inner_x[1], right)
+        return left, np.where(meets, inner_y[0], top), right, np.where(meets, inner_y[1], bottom)
+
     def part(self, rows: Int) -> "Frame":
         """A frame of some of its images, for crops that act on these alone; `join` takes it back."""
         made = Frame(self.heights[rows], self.widths[rows])

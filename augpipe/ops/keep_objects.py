@@ -108,8 +108,9 @@ class KeepObjects(Checked):
     tries: Annotated[int, Field(ge=1, le=1000)] = 50
     """Crops that are drawn at most, the first one included."""
     redraws: Annotated[int, Field(ge=0, le=100)] = 0
-    """Where no try is good, how often another share is drawn and tried, `tries` times each, before the fallback: as
-    torchvision's RandomIoUCrop does, without end."""
+    """Where no try is good, how often another one of the different shares is drawn and tried, `tries` times each,
+    before the fallback: as torchvision's RandomIoUCrop does, without end. With `fallback="whole"`, images without
+    objects then stay whole, as there."""
     fallback: Literal["object", "last", "whole"] = "object"
     """Where no try is good: `object` moves the last one so that a drawn object (with `all`, what encloses all of them)
     lies at its centre, as far as the image reaches; `last` takes the last one as it is; `whole` takes the whole image,
@@ -266,11 +267,14 @@ def kept(crop: ObjectCropper, keep: KeepObjects, words: RandomWords, frame: Fram
     good = counting.holds(keep.rule, crop.rectangle(frame, drawn))
     may_change = has_objects & words.happens(0, getattr(crop, "p", 1.0))
     tries = may_change.astype(np.int32)
-    rows, done, left = np.flatnonzero(may_change & ~good), 1, []
+    rows, done, left = np.flatnonzero(may_change & ~good), 1, list[Int]()
+    if keep.redraws and keep.fallback == "whole":  # of no object a share is seen, however often it is drawn
+        left.append(np.flatnonzero(~has_objects))
+    others = np.unique(keep.shares)
     for redraw in range(keep.redraws + 1):
         if redraw and len(rows):
-            shares = words.nested(f"keep_objects/share/{redraw}", 1, rows).integer(0, len(keep.shares))
-            counting.shares[rows] = np.array(keep.shares)[shares]
+            shares = words.nested(f"keep_objects/share/{redraw}", 1, rows).integer(0, len(others))
+            counting.shares[rows] = others[shares]
         if keep.rule == "iou" and keep.fallback == "whole":
             left.append(rows[counting.shares[rows] >= 1.0])
             rows = rows[counting.shares[rows] < 1.0]

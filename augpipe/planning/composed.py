@@ -16,6 +16,8 @@ from augpipe.recipes.view import View
 
 Rows = npt.NDArray[np.void]
 Floats = npt.NDArray[np.floating[Any]]
+Edges = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]
+"""Left, top, right and bottom of what is seen of each image."""
 
 SLACK_PX = 1e-6
 """How far beyond an edge, in source pixels, a corner still counts as within it: rounding moves it by less."""
@@ -25,20 +27,21 @@ def write_look_up(rows: Rows, frame: Frame, recipe: Recipe, view: View, *, stand
     """Fill in what a pass looks up; one that stands alone has a group with an `own_look`."""
     border, fill = recipe.beyond_of(view)
     rows["border"], rows["fill"] = BORDERS.index(border), fill
+    seen = frame.seen_in_crops if recipe.border == "constant" else frame.seen
     if border in ("constant", "wrap"):  # others go on at the edge as the image does
-        is_sharp = _hides_border(frame)
+        is_sharp = _hides_border(frame, seen)
         if border == "constant":
             is_sharp |= frame.is_edge_sharp | frame.is_edge_kept | stands_alone
         rows["border"][is_sharp] = BORDERS.index("sharp")
-    _compose(rows, frame)
+    _compose(rows, frame, seen)
     if recipe.interpolation == "nearest" or not recipe.antialias or stands_alone:
         rows["support"] = 1.0
 
 
-def _hides_border(frame: Frame) -> npt.NDArray[np.bool_]:
+def _hides_border(frame: Frame, seen: Edges) -> npt.NDArray[np.bool_]:
     """(B,) whether nothing beyond the part that crops keep is shown: its edge does not mix with the border."""
     after, before = frame.maps
-    left, top, right, bottom = frame.seen
+    left, top, right, bottom = seen
     half_sides = [0.5 * frame.out_widths, 0.5 * frame.out_heights]
     hides: npt.NDArray[np.bool_] = ~np.any(frame.lens, axis=1)
     if before is not None:
@@ -81,7 +84,7 @@ def _stays_within(bends: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
     return stays
 
 
-def _compose(rows: Rows, frame: Frame) -> None:
+def _compose(rows: Rows, frame: Frame, seen: Edges) -> None:
     """Bring the frame's maps into the form that the kernel evaluates."""
     num = len(rows)
     if not num:
@@ -95,7 +98,7 @@ def _compose(rows: Rows, frame: Frame) -> None:
     numbers = np.empty((NUM_NUMBERS, num))
     for nth, values in enumerate(
         (
-            *(*frame.seen, frame.crop_x, frame.crop_y, frame.crop_width, frame.crop_height),
+            *(*seen, frame.crop_x, frame.crop_y, frame.crop_width, frame.crop_height),
             *(frame.kept_widths, frame.kept_heights, corner),
             0.0 if frame.blur_variance is None else frame.blur_variance,
         )

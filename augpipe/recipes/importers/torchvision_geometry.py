@@ -149,7 +149,7 @@ def overlaps(op: Op) -> bool:
 def seldom_overlapping(crop: Op, p: float) -> Op:
     """A crop by overlap that has a chance: an overlap of 1 is the whole image."""
     assert isinstance(crop, ops.RandomResizedCrop) and crop.keep_objects is not None
-    part = Fraction(p).limit_denominator(20)
+    part = Fraction(p).limit_denominator(100)
     shares = crop.keep_objects.shares
     often = (*shares * part.numerator, *(1.0,) * len(shares) * (part.denominator - part.numerator))
     return changed(crop, keep_objects=changed(crop.keep_objects, share=often))

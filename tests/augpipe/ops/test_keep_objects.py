@@ -200,6 +200,15 @@ def test_another_share_is_drawn_where_no_try_is_good() -> None:
     assert never["fell_back"].all() and (never["tries"] == 30).all()
 
 
+def test_images_without_objects_stay_whole_where_shares_are_drawn_until_one_is_kept() -> None:
+    keep = ops.KeepObjects(rule="iou", share=(0.01, 0.9), redraws=3, fallback="whole")
+    crop = ops.RandomResizedCrop(size=64, scale=(0.1, 0.6), keep_objects=keep)
+    nothing = KnownObjects(counts=np.zeros(9, np.int64), boxes=np.empty((0, 4)))
+    drawn = plan(Recipe(ops=[crop]), range(9), sizes=SIZES * 9, objects=nothing).rows["drawn"]["random_resized_crop"]
+    assert (drawn["width"] == 120).all() and drawn["keep_objects"]["fell_back"].all()
+    assert (drawn["keep_objects"]["tries"] == 0).all()
+
+
 def test_a_share_of_1_is_all_of_the_image_at_once() -> None:
     drawn = kept_of(share=(0.01, 0.9, 1.0), redraws=30)
     kept = drawn["keep_objects"]
@@ -207,6 +216,8 @@ def test_a_share_of_1_is_all_of_the_image_at_once() -> None:
     assert (kept["share"][whole] == 1.0).all() and (drawn["width"][whole] == 120).all()
     assert whole.mean() == pytest.approx(0.5, abs=0.08)  # 0.9 is drawn again: as often as 0.01
     assert (kept["tries"][kept["share"] == 1.0] % 10 == 1).any() and "redraws" not in ops.KeepObjects().model_dump()
+    weighed = kept_of(share=(0.9, 0.9, 0.9, 0.9, 0.01, 1.0, 1.0, 1.0), redraws=30)["keep_objects"]
+    assert weighed["fell_back"].mean() == pytest.approx(3 / 8 + 1 / 4, abs=0.06)  # of redraws, each share counts once
     assert ops.KeepObjects(share=0.5, rule="iou", redraws=3).text.endswith(
         "50 tries, 3 other shares, then fallback object"
     )

@@ -54,3 +54,19 @@ def test_label_maps_and_boxes_are_padded_as_the_image_is() -> None:
     (box,) = found["bboxes"]
     rows, columns = np.nonzero(shown)
     assert np.abs(np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]) - box).max() < 2
+
+
+@pytest.mark.parametrize(
+    "moves", [ops.Rotate(max_deg=(30, 30), step=None), ops.Zoom(factor=(0.6, 0.6)), ops.Perspective(p=1.0)], ids=str
+)
+def test_a_constant_border_begins_where_a_crop_behind_padding_ends(moves: ops.Op) -> None:
+    """As of what is cropped by hand: no pixel beyond the crop comes back."""
+    image = np.random.default_rng(0).integers(0, 256, (40, 44, 3), np.uint8)
+    padded = Recipe(border="constant", ops=(ops.Pad(px=6), ops.RandomCrop(size=(30, 32), at=(10, 9)), moves))
+    found = Augment(padded, 3, dtype="uint8", layout="NHWC")(image, sample_ids=[0])
+    alone = Recipe(border="constant", ops=(moves,))
+    expected = Augment(alone, 3, dtype="uint8", layout="NHWC")(image[3:33, 4:36], sample_ids=[0])
+    np.testing.assert_array_equal(found, expected)
+    outside = Recipe(border="constant", ops=(ops.Pad(px=6), ops.CenterCrop(size=(40, 44)), moves))
+    found = Augment(outside, 3, dtype="uint8", layout="NHWC")(image, sample_ids=[0])
+    np.testing.assert_array_equal(found, Augment(alone, 3, dtype="uint8", layout="NHWC")(image, sample_ids=[0]))
