@@ -216,9 +216,14 @@ class RandomCrop(PlacedCrop):
 
     @model_validator(mode="after")
     def _has_one_place(self) -> Self:
-        if self.at is not None and (self.p != 1.0 or self.keep is not None):
-            other = f"p={self.p:g} when it is elsewhere" if self.keep is None else "keep_objects draws another place"
-            raise ValueError(f"at={self.at} says where the crop is, and {other}. Leave one of them out.")
+        others = {
+            f"p={self.p:g} when it is elsewhere": self.p != 1.0,
+            "keep_objects draws another place": self.keep is not None,
+            f"padding={self.padding} how far outside it may be": self.padding > 0,
+        }
+        for other, is_given in others.items():
+            if self.at is not None and is_given:
+                raise ValueError(f"at={self.at} says where the crop is, and {other}. Leave one of them out.")
         return self
 
     @property

@@ -54,7 +54,8 @@ def _multiply(found: Findings, one: Mapping[str, Any]) -> None:
     mean, std = 0.5 * (low + high), (high - low) / 12.0**0.5
     fields = {"std": (0.0, 0.0), "speckle": (std / mean if mean else 0.0,) * 2, "per_channel": one["per_channel"]}
     speckle = ops.Noise.model_validate({**fields, "p": one["p"] if mean == 1.0 else 1.0})
-    made = speckle if mean == 1.0 else ops.AllOf(ops=(_times(mean, mean, 1.0), speckle), p=one["p"])
+    both = (speckle, _times(mean, mean, 1.0)) if mean > 1.0 else (_times(mean, mean, 1.0), speckle)  # the larger last
+    made = speckle if mean == 1.0 else ops.AllOf(ops=both, p=one["p"])
     found.add(
         "MultiplicativeNoise", made, note="factors are normal, with the mean and deviation of the even ones there."
     )

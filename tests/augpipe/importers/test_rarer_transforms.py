@@ -136,6 +136,12 @@ def test_a_factor_of_each_pixel_is_speckle(version: str) -> None:
     assert dimmed.contrast == pytest.approx((-0.4, -0.4))
     assert speckled.speckle == pytest.approx((0.2 / 12**0.5 / 0.6,) * 2) and not speckled.per_channel
     importers.from_text(call.format((0, 0), False), version=version)  # of no mean
+    (brightened,) = importers.from_text(call.format((1, 2), True), version=version).recipe.ops
+    white = np.full((64, 64, 3), 200, np.uint8)
+    always = Recipe(ops=[brightened.model_copy(update={"p": 1.0})])
+    shown = np.asarray(Augment(always, dtype="uint8", layout="NHWC")(white)).mean()
+    expected = np.clip(200 * np.random.default_rng(0).uniform(1, 2, 10_000), 0, 255).mean()
+    assert shown == pytest.approx(expected, abs=1.5)  # and not clipped before it varies
     gray = np.full((64, 64, 3), 100, np.uint8)
     shown = np.asarray(Augment(Recipe(ops=[made.model_copy(update={"p": 1.0})]), dtype="uint8", layout="NHWC")(gray))
     assert shown.mean() == pytest.approx(60.0, abs=0.5) and shown.std() == pytest.approx(100 * 0.2 / 12**0.5, abs=0.3)

@@ -764,6 +764,7 @@ def test_one_number_normalises_all_channels(mean: Any, std: Any) -> None:
             r"at=\(5, 9\) says where the crop is, and p=0.5 when it is elsewhere",
         ),
         (ops.RandomCrop, {"at": (5, 9), "keep_objects": ops.KeepObjects()}, r"at=\(5, 9\) .* keep_objects draws"),
+        (ops.RandomCrop, {"at": (5, 9), "padding": 4}, r"at=\(5, 9\) .* padding=4 how far outside it may be"),
         (
             ops.RandomCrop,
             {"at": (-1, 0)},
