@@ -353,6 +353,10 @@ class RandomResizedCrop(PlacedCrop):
         return (heights, widths) if self.own_size else pair(self.size)
 
     @property
+    def scaled_px(self) -> tuple[str, ...]:
+        return () if self.own_size else self.sides_px
+
+    @property
     def draws_text(self) -> str:
         if self.height_px is None:
             return super().draws_text + self.kept_text

@@ -173,6 +173,11 @@ class Op(Checked):
         return [field for field in cls.model_fields if field != "op"]
 
     @property
+    def scaled_px(self) -> tuple[str, ...]:
+        """Those of `sides_px` that say something of this one."""
+        return self.sides_px
+
+    @property
     def key(self) -> str:
         """What it is called in a view; from the second of that name on its place is added."""
         return self.op

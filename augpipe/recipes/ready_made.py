@@ -201,9 +201,7 @@ def resized(recipe: Recipe, size: int) -> Recipe:
     def scaled(op: Op) -> Op:
         if isinstance(op, OneCrop):
             return changed(op, chains=tuple(tuple(map(scaled, chain)) for chain in op.chains))
-        if getattr(op, "own_size", False):
-            return op
-        fields = {name: _scaled(getattr(op, name), factor) for name in op.sides_px}
+        fields = {name: _scaled(getattr(op, name), factor) for name in op.scaled_px}
         return changed(op, **fields) if fields else op
 
     mosaic = recipe.mosaic and changed(recipe.mosaic, size=_scaled(recipe.mosaic.size, factor))

@@ -144,7 +144,7 @@ def _cases(run: Run) -> list[Recipe]:
 def _tiny(op: ops.Op) -> ops.Op:
     if isinstance(op, ops.OneCrop):
         return op.model_copy(update={"chains": tuple(tuple(map(_tiny, chain)) for chain in op.chains)})
-    return op.model_copy(update={name: _a_twelfth(getattr(op, name)) for name in op.sides_px}) if op.is_crop else op
+    return op.model_copy(update={name: _a_twelfth(getattr(op, name)) for name in op.scaled_px}) if op.is_crop else op
 
 
 def _a_twelfth(pixels: Any) -> Any:
