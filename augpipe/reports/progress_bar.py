@@ -12,7 +12,9 @@ from rich.text import Text
 from augpipe.validation.plural import count
 
 LINE_EVERY_S = 10.0
-"""The least time between two lines of a log; a twentieth of the time so far where that is longer."""
+"""The least time between two lines of a log."""
+LINE_EVERY_SHARE = 0.05
+"""The same of the time so far, where that is longer."""
 LEAST_S = 2.0
 """What took less than this says nothing at its end."""
 
@@ -95,7 +97,7 @@ class ProgressBar:
         self._progress.update(self._id, completed=done, total=total)
         if self._tells and now >= self._next_line:
             self._say(f"{self._task.description} {self.text}")
-            self._next_line = now + max(LINE_EVERY_S, (now - self._begun) / 20)
+            self._next_line = now + max(LINE_EVERY_S, LINE_EVERY_SHARE * (now - self._begun))
 
     def advance(self, num: float = 1.0, *, more: str = "") -> None:
         """`num` more units are done."""

@@ -127,6 +127,7 @@ def test_every_command_is_listed_here() -> None:
 def test_a_long_one_says_how_far_it_is_and_prints_json(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_bar, "time", time)  # which stands still in other tests
     monkeypatch.setattr(progress_bar, "LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(progress_bar, "LINE_EVERY_SHARE", 0.0)
     monkeypatch.setattr(progress_bar, "LEAST_S", 0.0)
     ended = run(name, LONG[name])
     assert ended.exit_code == 0, ended.output
