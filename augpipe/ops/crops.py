@@ -19,7 +19,7 @@ __all__ = ["CenterCrop", "MultiResolutionCrop", "RandomCrop", "RandomResizedCrop
 
 Int = npt.NDArray[np.int64]
 ANY_RATIO = 1e-3, 1e3
-"""Of a crop that is all of an image."""
+"""Width over height of any image, for crops that are all of one."""
 
 
 def resized(frame: Frame, scales: Int) -> tuple[Int, Int]:

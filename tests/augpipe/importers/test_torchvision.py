@@ -586,9 +586,9 @@ def test_a_crop_by_overlap_is_one_that_keeps_objects() -> None:
         found = importers.from_text(f"v2.Compose([{text}, v2.RandomHorizontalFlip(), v2.Resize((64, 64))])")
         assert found.recipe.ops == (expected, ops.Flip(), ops.Resize(size=(64, 64)))
         assert found.rows[0].verdict == "near" and "resized to the image's size" in found.rows[0].note
-    own = type("RandomIoUCrop", (), {"min_scale": 0.3, "max_scale": 1, "min_aspect_ratio": 0.5, "max_aspect_ratio": 2})
-    own.options, own.trials, own.p = [0.5], 40, 0.5  # type: ignore[attr-defined] # as detectors write their own
-    assert importers.from_torchvision(own()).recipe.ops == (iou_crop([0.5, 1.0]),)
+    given: dict[str, Any] = {"min_scale": 0.3, "max_scale": 1, "min_aspect_ratio": 0.5, "max_aspect_ratio": 2}
+    given |= {"options": [0.5], "trials": 40, "p": 0.5}  # as detectors write their own
+    assert importers.from_torchvision(type("RandomIoUCrop", (), given)()).recipe.ops == (iou_crop([0.5, 1.0]),)
 
 
 def test_what_keeps_a_frame_s_size_tells_no_other_one() -> None:

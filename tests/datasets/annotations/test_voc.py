@@ -1,7 +1,7 @@
 """Pascal VOC: its folders and those of others, boxes that count from 1 or 0, and XML that is hostile or wrong."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from xml.etree import ElementTree
 
 import numpy as np
@@ -88,8 +88,9 @@ def test_outlines_as_roboflow_and_labelme_write_them(tmp_path: Path) -> None:
     listed = "".join(f"<pt><x>{x}</x><y>{y}</y></pt>" for x, y in corners)
     ways = (f"<polygon>{numbered(*corners)}</polygon>", f"<polygon>{listed}</polygon>", "")
     put_xml(tmp_path / "a.xml", *(an_object(5, 3, 21, 31, further=further) for further in ways), size=SIZES["a"])
-    for first, moved in ((1, 0.5), (0, 0.0)):  # a corner lies in the middle of its pixel, of those that count from 1
-        found = everything(VocSource(tmp_path, first_pixel=first))  # type: ignore[arg-type]
+    pixels: tuple[tuple[Literal[0, 1], float], ...] = ((1, 0.5), (0, 0.0))
+    for first, moved in pixels:  # a corner lies in the middle of its pixel, of those that count from 1
+        found = everything(VocSource(tmp_path, first_pixel=first))
         assert found.polygons is not None
         rings = [[ring.tolist() for ring in one] for one in found.polygons]
         assert rings == [[[[x - moved, y - moved] for x, y in corners]]] * 2 + [[]]
