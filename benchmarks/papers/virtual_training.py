@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -153,21 +154,22 @@ def train(of: Cluster, data: Data) -> Trained:
     server.begin(first)
     num, middle = of.workers // of.group_size, Node(name="server")
     factors = dict(enumerate(of.factors))
-    played = play(
-        VirtualRun(
-            dispatcher=DispatcherSpec(
-                plan=plan, mode=of.mode, schedule=ScheduleConfig(name=of.schedule), num_counted=num,
-                num_backup=of.backup, epochs=of.epochs,
-            ),
-            make_server=lambda index: server,
-            make_worker=lambda number: Worker(spec, network(of.data), batches),
-            folder=Path("nowhere"),
-            server_nodes=(middle,),
-            worker_nodes=tuple(Node(name=f"worker {k}", compute_jitter=JITTER) for k in range(num + of.backup)),
-            driver_node=middle,
-            lease_s=lambda number, lease: factors.get(number, 1.0),
-            seed=of.seed,
-        )
-    )  # fmt: skip
+    with TemporaryDirectory() as states:
+        played = play(
+            VirtualRun(
+                dispatcher=DispatcherSpec(
+                    plan=plan, mode=of.mode, schedule=ScheduleConfig(name=of.schedule), num_counted=num,
+                    num_backup=of.backup, epochs=of.epochs,
+                ),
+                make_server=lambda index: server,
+                make_worker=lambda number: Worker(spec, network(of.data), batches),
+                folder=Path(states),
+                server_nodes=(middle,),
+                worker_nodes=tuple(Node(name=f"worker {k}", compute_jitter=JITTER) for k in range(num + of.backup)),
+                driver_node=middle,
+                lease_s=lambda number, lease: factors.get(number, 1.0),
+                seed=of.seed,
+            )
+        )  # fmt: skip
     evaluator.load(played.weights)
     return Trained(model=evaluator.model, applied=played.applied, losses=server.losses)

@@ -11,6 +11,7 @@ import numpy as np
 
 from augpipe import Augment, importers
 from benchmarks.harness import Bench, imagenet_sized
+from benchmarks.pipeline.loader import has
 
 NUM_IMAGES = 16
 CROP = "RandomResizedCrop(size=(224, 224))"
@@ -29,6 +30,8 @@ OPS = (
 
 def main() -> None:
     bench = Bench(__doc__, rounds=30)
+    if not has("albumentations", "cv2"):
+        return
     warnings.simplefilter("ignore")
     importlib.import_module("cv2").setNumThreads(1)
     library = importlib.import_module("albumentations")
