@@ -15,6 +15,7 @@ from augpipe.gpu_ops.image.tone import nearest_level
 from augpipe.gpu_ops.jit import leaf, subroutine
 from augpipe.gpu_ops.memory import prefer_wide_vectors
 
+NUM_LEVELS = 256
 HALF, ONE = np.float32(0.5), np.float32(1.0)
 WHITE = np.float32(255.0)
 
@@ -69,7 +70,7 @@ def equalize_tiles(clip_limit, num_down, num_across, levels, start, height, widt
     for y in range(height):
         load_row(levels, start + y * step, height * width, width, planar, at_red, at_green, at_blue)
         _take_lightness(plane[y], width, at_red, at_green, at_blue)
-    tables = np.empty((num_down, num_across, 256), np.uint8)
+    tables = np.empty((num_down, num_across * NUM_LEVELS), np.uint8)
     counts = np.empty(256, np.int64)
     for down in range(num_down):
         for across in range(num_across):
@@ -79,10 +80,12 @@ def equalize_tiles(clip_limit, num_down, num_across, levels, start, height, widt
                 for x in range(across * side_x, (across + 1) * side_x):
                     counts[row[mirrored(x, width)]] += 1
             _clip(counts, most_counted(clip_limit, side_y * side_x))
-            _add_up(counts, side_y * side_x, tables[down, across])
-    equalized = np.empty(width, np.float32)
+            _add_up(counts, side_y * side_x, tables[down, across * NUM_LEVELS : (across + 1) * NUM_LEVELS])
+    equalized, parts = np.empty(width, np.float32), np.empty(width, np.float32)
+    left, right = np.empty(width, np.uint32), np.empty(width, np.uint32)
+    _place_columns(side_x, num_across, width, left, right, parts)
     for y in range(height):
-        _look_up_between(tables, plane[y], y, side_y, side_x, width, equalized)
+        _look_up_between(tables, plane[y], y, side_y, left, right, parts, width, equalized)
         load_row(levels, start + y * step, height * width, width, planar, at_red, at_green, at_blue)
         _relight(equalized, width, at_red, at_green, at_blue)
         store_levels(levels, start + y * step, height * width, width, planar, at_red, at_green, at_blue)
@@ -91,9 +94,13 @@ def equalize_tiles(clip_limit, num_down, num_across, levels, start, height, widt
 @subroutine
 def _take_lightness(row, width, at_red, at_green, at_blue):
     for i in range(width):
-        red = LIGHT[nearest_level(load_red(at_red, i))]
-        green, blue = LIGHT[nearest_level(load_green(at_green, i))], LIGHT[nearest_level(load_blue(at_blue, i))]
-        row[i] = LIGHTNESS[brightness(red, green, blue)]
+        red, green = _light(load_red(at_red, i)), _light(load_green(at_green, i))
+        row[i] = LIGHTNESS[np.uintp(brightness(red, green, _light(load_blue(at_blue, i))))]
+
+
+@leaf
+def _light(level):
+    return LIGHT[np.uintp(nearest_level(level))]  # numba need not look whether an unsigned index is below 0
 
 
 @subroutine
@@ -120,20 +127,26 @@ def _add_up(counts, area, table):
 
 
 @subroutine
-def _look_up_between(tables, row, y, side_y, side_x, width, equalized):
-    """A row's new lightness, between the tables of the tiles about each pixel."""
-    num_down, num_across = tables.shape[0], tables.shape[1]
-    at_y = place_among(y, side_y)
-    above = np.int64(np.floor(at_y))
-    part_y = at_y - np.float32(above)
-    upper, lower = tables[max(above, 0)], tables[min(above + 1, num_down - 1)]
+def _place_columns(side_x, num_across, width, left, right, parts):
+    """Where the tables of the tiles left and right of each column begin, and how far it is on the way between them."""
     for i in range(width):
         at_x = place_among(i, side_x)
         before = np.int64(np.floor(at_x))
-        part_x = at_x - np.float32(before)
-        left, right, level = max(before, 0), min(before + 1, num_across - 1), row[i]
-        high = between(np.float32(upper[left, level]), np.float32(upper[right, level]), part_x)
-        low = between(np.float32(lower[left, level]), np.float32(lower[right, level]), part_x)
+        parts[i] = at_x - np.float32(before)
+        left[i], right[i] = NUM_LEVELS * max(before, 0), NUM_LEVELS * min(before + 1, num_across - 1)
+
+
+@subroutine
+def _look_up_between(tables, row, y, side_y, left, right, parts, width, equalized):
+    """A row's new lightness, between the tables of the tiles about each pixel."""
+    at_y = place_among(y, side_y)
+    above = np.int64(np.floor(at_y))
+    part_y = at_y - np.float32(above)
+    upper, lower = tables[max(above, 0)], tables[min(above + 1, len(tables) - 1)]
+    for i in range(width):
+        at_left, at_right = np.uintp(left[i] + row[i]), np.uintp(right[i] + row[i])
+        high = between(np.float32(upper[at_left]), np.float32(upper[at_right]), parts[i])
+        low = between(np.float32(lower[at_left]), np.float32(lower[at_right]), parts[i])
         equalized[i] = between(high, low, part_y)
 
 
