@@ -10,9 +10,22 @@ from augpipe import Loader, Recipe
 from augpipe.decoding.decoded_pixels import LocatedPixels
 from augpipe.errors import SampleError
 from augpipe.gpu_ops.jpeg.workspace import File, Workspace
-from augpipe.ops import ElasticTransform, GridDistortion, Op, RandomResizedCrop
+from augpipe.ops import (
+    ElasticTransform,
+    Equalize,
+    Erase,
+    Flip,
+    GaussianBlur,
+    GridDistortion,
+    JpegCompression,
+    Op,
+    RandomResizedCrop,
+    Saturation,
+)
 from augpipe.pipeline import batches, host_output
+from augpipe.pipeline.host_output import HostOutput
 from augpipe.pipeline.items import BatchInProgress, Item
+from augpipe.recipes.view import View
 from augpipe.sources.protocol import Pixels
 from tests.augpipe.loader.loader_sources import CONTINUOUS, SEVERAL_VIEWS, MemorySource, Sample, arrays, jpegs, samples
 
@@ -137,3 +150,28 @@ def test_an_image_is_bent_whatever_others_are(contents: list[bytes] | list[Pixel
     assert 2 < are_bent.sum() < NUM - 2
     apart = np.abs(batch.images - straight.images).max(axis=(1, 2, 3))  # a straight grid differs by rounding only
     assert ((apart > 1.0) == are_bent).all() and not apart[~are_bent].any()
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_steps_follow_the_call_that_decodes_and_renders(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pointwise ones, of the whole image, and filters, of some of the views; next to damaged files."""
+    taken: list[bool] = []
+    render_files = Workspace.render
+
+    def noted(workspace: Workspace, files: Sequence[File], *rest: object, **options: object) -> list[bool]:
+        taken.extend(render_files(workspace, files, *rest, **options))
+        return taken[-len(files) :]
+
+    monkeypatch.setattr(Workspace, "render", noted)
+    steps = (Saturation(p=0.6), Equalize(p=0.3), GaussianBlur(p=0.5), JpegCompression(p=0.3), Erase(p=0.5))
+    views = (View(ops=(RandomResizedCrop(size=(24, 40)), *steps)), View(ops=(RandomResizedCrop(size=32), Flip())))
+    source = MemorySource([DAMAGED.get(i, content) for i, content in enumerate(CONTENTS)])
+
+    def epoch(recipe: Recipe) -> list[tuple[int, Sample]]:
+        options = {"batch_size": 9, "seed": 3, "num_threads": 1, "framework": "numpy", "on_error": "skip"}
+        return samples(Loader(source, recipe, layout=layout, **options))
+
+    found = epoch(Recipe(views=views))
+    assert sum(taken) >= NUM - len(DAMAGED)
+    monkeypatch.setattr(HostOutput, "_render_files", lambda output, batch, items, decoder: items)
+    assert epoch(Recipe(views=views)) == found
