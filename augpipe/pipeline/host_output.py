@@ -13,13 +13,14 @@ from augpipe.gpu_ops.image.fused import bends
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.gpu_ops.jpeg.workspace import MAX_FILES, View
 from augpipe.native.buffers import BufferPool
-from augpipe.native.cpu_render import Scratch, mix, paste, render
+from augpipe.native.cpu_render import Scratch, finish_levels, mix, paste, render
 from augpipe.native.functions import Functions
 from augpipe.pipeline.decode_stage import Decoder
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.mosaic_stage import are_hidden, outputs_of, put_together, seen
 from augpipe.pipeline.mosaic_windows import fill_around, render_window, window_of
 from augpipe.planning.output_format import import_torch
+from augpipe.planning.record_passes import is_joined
 from augpipe.sources.protocol import Labels, Pixels
 
 AT_A_TIME_BYTES = 2**20
@@ -66,12 +67,19 @@ class HostOutput:
     def _render_files(self, batch: BatchInProgress, items: Sequence[Item], decoder: Decoder) -> Sequence[Item]:
         """Decode and render in one compiled call what can be; the others."""
         form = self._settings.form
-        if form.is_narrow or batch.windows or any(rows.dtype != KERNEL_ROW or bends(rows) for rows in batch.tables):
+        of_views = list(zip(batch.tables, batch.target, batch.sizes, strict=True))
+        if form.is_narrow or batch.windows or not all(_is_one_call(rows, target) for rows, target, _ in of_views):
             return items
-        of_views = zip(batch.tables, batch.target, batch.sizes, strict=True)
         views = [View(rows, target, *size) for rows, target, size in of_views]
         left = decoder.render(items, views, self._memory.take, planar=form.planar)
         self._memory.clear()
+        rendered = [item.position for item in items if item.error is None and item not in left]
+        for rows, target, (height, width) in of_views:
+            if rows.dtype != KERNEL_ROW:
+                num = height * width * 3
+                for start, stop in _runs(rendered):
+                    levels = target[start * num : stop * num]
+                    finish_levels(rows[start:stop], levels, levels, (height, width), form.planar)
         return left
 
     def _decode_and_render(self, batch: BatchInProgress, items: Sequence[Item], decoder: Decoder) -> None:
@@ -218,6 +226,19 @@ class HostOutput:
         pinned: npt.NDArray[np.generic]
         pinned = torch.empty(num * np.dtype(held_as).itemsize, dtype=torch.uint8, pin_memory=True).numpy().view(held_as)
         return pinned
+
+
+def _is_one_call(rows: npt.NDArray[np.void], target: npt.NDArray[np.generic]) -> bool:
+    """Whether images of a view are decoded and rendered in one call: of one pass, not bent, and in float32 if steps
+    follow, which change them in place."""
+    has_steps = rows.dtype != KERNEL_ROW
+    return not (has_steps and (is_joined(rows) or target.dtype != np.float32)) and not bends(rows)
+
+
+def _runs(positions: Sequence[int]) -> list[tuple[int, int]]:
+    """Where ascending positions that follow each other begin and end, excluded."""
+    edges = [nth for nth in range(1, len(positions)) if positions[nth] != positions[nth - 1] + 1]
+    return [(part[0], part[-1] + 1) for part in np.split(np.array(positions), edges) if len(part)]
 
 
 class _DecodedMemory(threading.local):

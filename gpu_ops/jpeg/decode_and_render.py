@@ -17,8 +17,9 @@ ADDRESS, NUM_BYTES, SIZE, REGION, POSITION, RESULT = 0, 1, 2, 5, 9, 10
 """Where a job holds what, as int64: address and length of a file, its height and width and the DCT factor, left, top,
 right and bottom of the region, its place in the batch, and what became of it."""
 
-ROWS, BATCH, HEIGHT, WIDTH = range(4)
-"""Where a view holds what, as int64: the addresses of its table and of its images, and height and width of one."""
+ROWS, ROW_BYTES, BATCH, HEIGHT, WIDTH = range(5)
+"""Where a view holds what, as int64: the address of its table, bytes from row to row there, the address of its images,
+and height and width of one."""
 
 FIRST_JOB = np.int64(0)
 """For a literal numba would compile the fused loop once more."""
@@ -50,9 +51,9 @@ def render_files(jobs, views, planar, like, pixels, points, tables):
 
     Args:
         jobs: (n, 11) int64, one a file; RESULT is written: TAKEN, LEFT or SMALL, as `decode_region` says.
-        views: (v, 4) int64; no row of theirs has a `field`.
+        views: (v, 5) int64; no row of theirs has a `field`.
         planar: see `fused.run_jobs`.
-        like: arrays of the types that files, tables and images are of.
+        like: arrays of the types that files, `KERNEL_ROW`s and images are of.
         pixels: uint32 of each region in turn.
         points, tables: a `Workspace`'s, the first with an entry for each file.
     """
@@ -73,7 +74,7 @@ def render_files(jobs, views, planar, like, pixels, points, tables):
             view = views[nth]
             height, width = view[HEIGHT], view[WIDTH]
             num = height * width * 3
-            row = _array_like(rows_like, view[ROWS] + job[POSITION] * rows_like.itemsize, 1)
+            row = _array_like(rows_like, view[ROWS] + job[POSITION] * view[ROW_BYTES], 1)
             image = _array_like(batch_like, view[BATCH] + job[POSITION] * num * batch_like.itemsize, num)
             num_jobs = (height + ROWS_PER_JOB - 1) // ROWS_PER_JOB
             if is_slanted(row[0], height, width, False):

@@ -35,6 +35,9 @@ MAX_FILES = 8
 """How many one call renders: their points lie side by side until it is over."""
 
 
+_ROW = np.zeros(1, KERNEL_ROW)
+
+
 class Points(NamedTuple):
     """What is known of where a file's MCUs begin; see `points`."""
 
@@ -80,7 +83,7 @@ class View(NamedTuple):
     """One of the images that a batch has of each of its samples."""
 
     rows: npt.NDArray[np.void]
-    """(B,) `gpu_ops.image.rows.KERNEL_ROW`."""
+    """(B,) of a type that begins with a `gpu_ops.image.rows.KERNEL_ROW`; what follows it is not looked at."""
     batch: npt.NDArray[Any]
     """(B * height * width * 3,) float32 or uint8, written."""
     height: int
@@ -199,8 +202,10 @@ class Workspace:
             np.int64,
         )
         assert all(view.rows.flags.c_contiguous and view.batch.flags.c_contiguous for view in views)
-        targets = np.array([(view.rows.ctypes.data, view.batch.ctypes.data, *view[2:]) for view in views], np.int64)
-        like = _read_only(files[0].content), views[0].rows, views[0].batch
+        targets = np.array(
+            [(rows.ctypes.data, rows.itemsize, batch.ctypes.data, *size) for rows, batch, *size in views], np.int64
+        )
+        like = _read_only(files[0].content), _ROW, views[0].batch
         render_files(jobs, targets, planar, like, pixels.view(np.uint32), *self._to_render())
         are_taken: list[bool] = (jobs[:, RESULT] == TAKEN).tolist()
         return are_taken
