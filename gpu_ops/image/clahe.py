@@ -133,7 +133,7 @@ def _place_columns(side_x, num_across, width, left, right, parts):
         at_x = place_among(i, side_x)
         before = np.int64(np.floor(at_x))
         parts[i] = at_x - np.float32(before)
-        left[i], right[i] = NUM_LEVELS * max(before, 0), NUM_LEVELS * min(before + 1, num_across - 1)
+        left[i], right[i] = max(NUM_LEVELS * before, 0), NUM_LEVELS * np.int64(min(before + 1, num_across - 1))
 
 
 @subroutine
