@@ -10,6 +10,7 @@ from augpipe.planning.output_format import OutputFormat
 from augpipe.planning.plan import plan
 from augpipe.planning.record_passes import passes_of
 from augpipe.recipes.recipe import Recipe
+from augpipe.recipes.view import View
 
 FIRST = ("kinds_of", "mix_images", "pack_levels", "filter_images")
 PROGRAMS = ("finish_images", "compress_image")
@@ -83,9 +84,20 @@ def start_compiling(form: OutputFormat, recipes: Sequence[Recipe], *, decodes: b
 
 def _always_slants(recipe: Recipe) -> bool:
     """Whether every view slants its image, but for rare draws; for those `run_aligned` compiles where it is called."""
-    return recipe.num_passes == 1 and all(
-        any(isinstance(op, SLANTING) and getattr(op, "p", 1.0) == 1.0 for op in view.ops) for view in recipe.all_views
+    return recipe.num_passes == 1 and all(map(_slants, recipe.all_views))
+
+
+def _slants(view: View) -> bool:
+    return any(
+        isinstance(op, SLANTING) and getattr(op, "p", 1.0) == 1.0 and not _may_be_straight(op) for op in view.ops
     )
+
+
+def _may_be_straight(op: ops.Op) -> bool:
+    """Whether one of a few angles that it draws may be a quarter turn, or none."""
+    if isinstance(op, ops.Rotate) and not isinstance(op.max_deg, tuple):
+        return op.step is not None and op.max_deg >= 90
+    return getattr(op, "step", None) is not None
 
 
 def _have_programs(recipe: Recipe) -> bool:

@@ -271,6 +271,10 @@ def test_a_loader_on_numpy_arrays_starts_no_decoder(monkeypatch: pytest.MonkeyPa
         ),
         ([ops.Rotate()], {"run_slanted:float32"}),
         ([ops.Rotate(p=0.5)], {"run_slanted:float32", "run_aligned:float32"}),
+        ([ops.Rotate(max_deg=(-10, 10))], {"run_slanted:float32", "run_aligned:float32"}),  # 0 is a step
+        ([ops.Rotate(max_deg=90)], {"run_slanted:float32", "run_aligned:float32"}),
+        ([ops.Rotate(max_deg=(-10, 10), step=None)], {"run_slanted:float32"}),
+        ([ops.Shear(horizontal_deg=(-4, 4), step=1)], {"run_slanted:float32", "run_aligned:float32"}),
         ([ops.OneOf(ops=[ops.Rotate(), ops.Flip()])], {"run_slanted:float32", "run_aligned:float32"}),
     ],
 )
