@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from augpipe.decoding.decoded_pixels import LocatedPixels
 from augpipe.gpu_ops.image.pixels import pack_levels
+from augpipe.gpu_ops.image.program import take_programs
 from augpipe.gpu_ops.image.program_rows import first_parts
-from augpipe.native.cpu_render import LEVELS, Scratch, call_functions, finish_levels, render
+from augpipe.native.cpu_render import LEVELS, Scratch, call_functions, render
 from augpipe.native.functions import Functions
 from augpipe.pipeline.blocks import Block
 from augpipe.pipeline.decode_stage import Decoder
@@ -81,7 +82,7 @@ def time_parts(settings: Settings, images: Sequence[StoredImage], epoch: int) ->
                     spent[1] += time.thread_time() - start
                     if first is not own:
                         start = time.thread_time()
-                        finish_levels(own, out, out, (height, width), form.planar)
+                        take_programs(own, out, out, height, width, form.planar)
                         spent[2] += time.thread_time() - start
             height, width, channels = image.shape(item.factor)
             cached += height * width * channels

@@ -12,8 +12,8 @@ from augpipe.planning.record_passes import passes_of
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.view import View
 
-FIRST = ("kinds_of", "mix_images", "pack_levels", "filter_images")
-PROGRAMS = ("finish_images", "compress_image")
+FIRST = ("kinds_of", "mix_images", "pack_levels", "compress_images")
+PROGRAMS = ("finish_images", "take_patterns", "filter_images")
 """What renders batches, with `run_slanted` and `run_aligned`, in two parts that take about as long to compile. What is
 named nowhere here compiles where it is called, and takes little of the time."""
 COPYING = ("find_level_maps", "copy_levels", "look_up_levels")
@@ -28,6 +28,7 @@ FILTERS = (
     *(ops.BoxBlur, ops.CLAHE, ops.Downscale, ops.Emboss, ops.GaussianBlur, ops.GridShuffle, ops.JpegCompression),
     *(ops.MedianBlur, ops.MotionBlur, ops.Sharpen),
 )
+PATTERNS = (ops.Fog, ops.GridDropout, ops.ISONoise, ops.PixelDropout, ops.Shadow)
 NICE = 10
 """By how much the decoder's process makes way for others."""
 NICE_PLANNING = 5
@@ -61,6 +62,8 @@ def start_compiling(form: OutputFormat, recipes: Sequence[Recipe], *, decodes: b
         variants += [f"{kind}_steps" for kind in ("float32", "uint8") if kind in variants]
     if any(isinstance(op, FILTERS) for op in listed):
         variants.append("filters")
+    if any(isinstance(op, PATTERNS) for op in listed):
+        variants.append("patterns")
     if any(isinstance(op, ops.JpegCompression) for op in listed):
         variants.append("compresses")
     slanted, aligned, first = [

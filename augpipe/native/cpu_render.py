@@ -13,8 +13,8 @@ from augpipe.gpu_ops.image.fused import bends, find_rgb, jobs_per_image, run_job
 from augpipe.gpu_ops.image.level_tables import BLOCK, NUM_LEVELS, look_up_levels
 from augpipe.gpu_ops.image.mix import mix_images
 from augpipe.gpu_ops.image.pixels import narrow, pack_levels, pack_rgbx, widen
-from augpipe.gpu_ops.image.program import finish_images
-from augpipe.gpu_ops.image.program_rows import are_filters, as_bytes, first_parts
+from augpipe.gpu_ops.image.program import take_programs
+from augpipe.gpu_ops.image.program_rows import as_bytes, first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.native.functions import Functions
 from augpipe.planning.output_format import OutputFormat
@@ -166,9 +166,8 @@ def _look_up_levels(
     else:
         levels = np.empty(tables.shape, np.float32)
         levels[:] = ALL_LEVELS
-        finish_images(
-            programs[chosen], KERNEL_ROW.itemsize, levels.reshape(-1), tables.reshape(-1), 1, NUM_LEVELS, True
-        )
+        own = programs[chosen].view(rows.dtype).reshape(-1)  # by bytes, as numpy copies records field by field
+        take_programs(own, levels.reshape(-1), tables.reshape(-1), 1, NUM_LEVELS, True)
     kinds, num = found[chosen], size[0] * size[1] * 3
     of_pixels, of_levels = kinds == OF_PIXELS, kinds == OF_LEVELS
     if of_pixels.any():
@@ -176,9 +175,9 @@ def _look_up_levels(
         copy_levels(images, first, chosen[of_pixels], tables[of_pixels], out, *size, planar, apart)
     if of_levels.any():
         for start, end in _runs(found == OF_LEVELS):
-            own, num_jobs = slice(start, end), (end - start) * jobs_per_image(size[0])
-            target, of_rgb = out[start * num : end * num], None if rgb_rows is None else rgb_rows[own]
-            run_jobs(images[own], first[own], target, *size, planar, 0, num_jobs, of_rgb)
+            part, num_jobs = slice(start, end), (end - start) * jobs_per_image(size[0])
+            target, of_rgb = out[start * num : end * num], None if rgb_rows is None else rgb_rows[part]
+            run_jobs(images[part], first[part], target, *size, planar, 0, num_jobs, of_rgb)
         look_up_levels(chosen[of_levels], tables[of_levels], out, size[0] * size[1], planar)
     return _runs(found == 0)
 
@@ -207,8 +206,7 @@ def _render_levels(
     target = scratch.values(len(out)) if form.is_narrow or (takes_more and out.dtype != np.float32) else out
     run_jobs(table, first, target, height, width, form.planar, 0, end, rgb_rows)
     if takes_more:
-        finished = target if form.is_narrow else out
-        finish_levels(rows, target, finished, size, form.planar)
+        take_programs(rows, target, target if form.is_narrow else out, height, width, form.planar)
     if form.is_narrow:
         narrow(target, out)  # type: ignore[arg-type]  # float32 whenever the format is a narrow one
 
@@ -249,30 +247,6 @@ def call_functions(functions: Functions, nth_pass: int, nth_image: int, packed: 
     made = functions.call(nth_pass, nth_image, packed)
     if made is not None:
         pack_rgbx(made, packed)
-
-
-def finish_levels(
-    rows: Rows, levels: npt.NDArray[Any], batch: npt.NDArray[np.generic], size: tuple[int, int], planar: bool
-) -> None:
-    """Take rendered images through their programs: filters, and what stands before them, and then all else.
-
-    Args:
-        rows: as in `render`; longer than a `KERNEL_ROW`.
-        levels: (B * height * width * 3,) float32, overwritten.
-        batch: (B * height * width * 3,) float32 or uint8, written; it may be `levels` itself.
-        size: height and width of an image, in pixels.
-        planar: True for channels, rows, columns, False for rows, columns, channels.
-    """
-    programs = as_bytes(rows), KERNEL_ROW.itemsize
-    if are_filters(rows["steps"]):
-        from augpipe.gpu_ops.image.filter_program import compress_image, filter_images  # others need not compile them
-
-        of_images = *programs, levels, *size, planar
-        at = filter_images(*of_images, 0)
-        while at >= 0:
-            compress_image(*of_images, at)
-            at = filter_images(*of_images, at + 1)
-    finish_images(*programs, levels, batch, *size, planar)
 
 
 def mix(

@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from augpipe.decoding.decoded_pixels import LocatedPixels
 from augpipe.gpu_ops.image.fused import bends
+from augpipe.gpu_ops.image.program import take_programs
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.gpu_ops.jpeg.workspace import MAX_FILES, View
 from augpipe.native.buffers import BufferPool
-from augpipe.native.cpu_render import Scratch, finish_levels, mix, paste, render
+from augpipe.native.cpu_render import Scratch, mix, paste, render
 from augpipe.native.functions import Functions
 from augpipe.pipeline.decode_stage import Decoder
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
@@ -79,7 +80,7 @@ class HostOutput:
                 num = height * width * 3
                 for start, stop in _runs(rendered):
                     levels = target[start * num : stop * num]
-                    finish_levels(rows[start:stop], levels, levels, (height, width), form.planar)
+                    take_programs(rows[start:stop], levels, levels, height, width, form.planar)
         return left
 
     def _decode_and_render(self, batch: BatchInProgress, items: Sequence[Item], decoder: Decoder) -> None:

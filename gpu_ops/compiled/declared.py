@@ -19,6 +19,7 @@ MODULES = {
         "gpu_ops.image.level_tables",
         "gpu_ops.image.pixels",
         "gpu_ops.image.program",
+        "gpu_ops.image.pattern_program",
         "gpu_ops.image.filter_program",
         "gpu_ops.image.mix",
     ),

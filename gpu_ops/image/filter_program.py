@@ -1,6 +1,6 @@
-"""The CPU loop over rendered images that filters change: all steps up to the last filter, on levels in place.
+"""The CPU loops over rendered images for filters, and for what compresses, on levels in place.
 
-Kernels of their own, for recipes that have filters, or compress: others need not compile them.
+Kernels of their own: recipes without any need not compile them.
 """
 
 from typing import Any
@@ -13,15 +13,16 @@ from augpipe.gpu_ops.image.cells import coarsen, shuffle
 from augpipe.gpu_ops.image.clahe import equalize_tiles
 from augpipe.gpu_ops.image.compression import compress
 from augpipe.gpu_ops.image.neighbours import convolve, filter_separably, take_median
-from augpipe.gpu_ops.image.program import behind_filters, take_steps
 from augpipe.gpu_ops.image.program_rows import (
     AT_STEPS,
     AT_TABLES,
     CLAHE,
     COARSEN,
+    FINISHED,
     FIRST_FILTER,
     JPEG,
     MEDIAN,
+    NUM_STEPS,
     SEPARABLE,
     SHUFFLE,
     STEP_BYTES,
@@ -36,53 +37,49 @@ load_number, load_whole = load_bytes("values", types.float32), load_bytes("value
 
 
 @kernel()
-def filter_images(rows, first_byte, levels, height, width, planar, begin):
-    """Take the steps of images that lie one behind the other, up to their last filters, or up to a `JPEG`.
+def filter_images(rows, first_byte, places, levels, height, width, planar):
+    """Take the filters that come next for images that lie one behind the other.
 
     Args:
-        rows, first_byte, height, width, planar: as `program.finish_images` takes them.
+        rows, first_byte, places, height, width, planar: as `program.finish_images` takes them.
         levels: (B * height * width * 3,) float32, changed.
-        begin: the step to begin with, `image << 32 | step`.
-
-    Returns:
-        Where the next step is that compresses, which is left to `compress_image`; -1 at the end.
     """
-    scratch = np.empty(12 * width, np.float32)
-    tables = np.empty((3, 256), np.uint8)
-    first, step = np.int64(begin >> 32), np.int64(begin & 0xFFFFFFFF)
-    for image in range(first, len(rows)):
+    scratch = np.empty(3 * width, np.float32)
+    for image in range(len(rows)):
         at, start = np.uintp(rows.ctypes.data + image * rows.shape[1] + first_byte), image * height * width * 3
-        end = behind_filters(at)
-        while step < end:
-            stop = step
-            while load_whole(at, AT_STEPS + stop * STEP_BYTES) < FIRST_FILTER:
-                stop += 1
-            if stop > step:
-                take_steps(at, step, stop, False, levels, levels, start, height, width, planar, scratch, tables)
-            if load_whole(at, AT_STEPS + stop * STEP_BYTES) == JPEG:
-                return image << 32 | stop
-            _filter(at, AT_STEPS + stop * STEP_BYTES, levels, start, height, width, planar, scratch)
-            step = np.int64(stop + 1)
-        step = np.int64(0)
-    return np.int64(-1)
+        step, num_steps = places[image], np.int64(load_whole(at, NUM_STEPS))
+        if step == FINISHED:
+            continue
+        while step < num_steps:
+            kind = load_whole(at, AT_STEPS + step * STEP_BYTES)
+            if kind < FIRST_FILTER or kind == JPEG:
+                break
+            _filter(at, AT_STEPS + step * STEP_BYTES, levels, start, height, width, planar, scratch)
+            step += 1
+        places[image] = step
 
 
 @kernel()
-def compress_image(rows, first_byte, levels, height, width, planar, which):
-    """Take the step of an image that compresses it, `image << 32 | step`; other arguments as of `filter_images`."""
-    image, step = np.int64(which >> 32), np.int64(which & 0xFFFFFFFF)
-    at = np.uintp(rows.ctypes.data + image * rows.shape[1] + first_byte)
-    quality = np.int64(load_number(at, AT_STEPS + step * STEP_BYTES + STEP_NUMBERS))
+def compress_images(rows, first_byte, places, levels, height, width, planar):
+    """Compress the images for which that comes next; arguments as of `filter_images`."""
     scratch = np.empty(3 * width, np.float32)
-    compress(quality, levels, image * height * width * 3, height, width, planar, scratch)
+    for image in range(len(rows)):
+        at, start = np.uintp(rows.ctypes.data + image * rows.shape[1] + first_byte), image * height * width * 3
+        step = places[image]
+        if step == FINISHED or step == load_whole(at, NUM_STEPS):
+            continue
+        if load_whole(at, AT_STEPS + step * STEP_BYTES) == JPEG:
+            quality = np.int64(load_number(at, AT_STEPS + step * STEP_BYTES + STEP_NUMBERS))
+            compress(quality, levels, start, height, width, planar, scratch)
+            places[image] = step + 1
 
 
 def _filtering() -> Any:
-    return np.zeros((1, 1), np.uint8), 0, np.zeros(1, np.float32), 1, 1, True, 0
+    return np.zeros((1, 1), np.uint8), 0, np.zeros(1, np.int64), np.zeros(1, np.float32), 1, 1, True
 
 
 declare(__name__, filter_images, filters=_filtering)
-declare(__name__, compress_image, compresses=_filtering)
+declare(__name__, compress_images, compresses=_filtering)
 
 
 @subroutine

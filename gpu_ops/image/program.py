@@ -1,7 +1,9 @@
 """The CPU loop over a rendered image: the steps of its colours, and how levels become a batch's numbers.
 
 `gpu_ops.image.fused` has written levels in 0..255; they are changed row by row of the output, in the order of the row's
-program. A step that looks at the whole image waits until all rows have come as far.
+program. A step that looks at the whole image waits until all rows have come as far. Filters and patterns, and what
+compresses, have kernels of their own: each kernel takes the steps of its kind as far as they follow each other, and
+only those that a batch needs are compiled.
 
 A table, and a step that looks at the whole image, takes the nearest of 256 levels. Where a number lies within 0.01
 level of half a level, CUDA may take the neighbouring one, as it rounds float32 in a different order: docs/gpu.md says
@@ -11,40 +13,29 @@ what is promised behind such a step. Everything up to it is within a level of CU
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numba import types
 
 from augpipe.gpu_ops.compiled.declared import declare
-from augpipe.gpu_ops.image.dropouts import drop_cells_row, drop_pixels_row
 from augpipe.gpu_ops.image.level_rows import load_row, store_levels
 from augpipe.gpu_ops.image.level_tables import NUM_LEVELS, look_up_row
-from augpipe.gpu_ops.image.noise import (
-    BITS_OF_ONE,
-    EXPONENT_BIAS,
-    EXPONENT_SHIFT,
-    MANTISSA,
-    above_zero,
-    radius_squared,
-    sine_and_cosine,
-    turn_of,
-)
+from augpipe.gpu_ops.image.noise_rows import draw_normals
 from augpipe.gpu_ops.image.program_rows import (
     AT_STEPS,
     AT_TABLES,
     BIAS,
-    DROP,
     FILL,
+    FINISHED,
     FIRST_FILTER,
     FIRST_LOOK,
-    GRAIN,
-    HAZE,
-    HOLES,
     HSV,
     INVERSE_CORNER_R2,
+    JPEG,
     MATRIX,
     NOISE,
+    NONE,
     NUM_STEPS,
     SCALE,
-    SHADE,
     SHARPNESS,
     STEP_BYTES,
     STEP_KEY,
@@ -53,7 +44,9 @@ from augpipe.gpu_ops.image.program_rows import (
     TABLE,
     TABLE_BYTES,
     VIGNETTE,
+    as_bytes,
 )
+from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.gpu_ops.image.scratch_rows import (
     ONE,
     ZERO,
@@ -67,7 +60,6 @@ from augpipe.gpu_ops.image.scratch_rows import (
     store_green,
     store_red,
 )
-from augpipe.gpu_ops.image.shadows import shade_row
 from augpipe.gpu_ops.image.tone import (
     BLUE_AT,
     GREEN_AT,
@@ -81,49 +73,90 @@ from augpipe.gpu_ops.image.tone import (
     saturation_of,
     vignette_gain,
 )
-from augpipe.gpu_ops.image.weather import grain_row, veil_row
 from augpipe.gpu_ops.image.whole_image import look_up_tables, sharpen
-from augpipe.gpu_ops.jit import kernel, leaf, subroutine
+from augpipe.gpu_ops.jit import kernel, subroutine
 from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, store
-from augpipe.gpu_ops.random.philox import philox_block
 
 load_number, load_whole = load_bytes("values", types.float32), load_bytes("values", types.int32)
-load_key = load_bytes("values", types.uint32)
-load_word, store_word = load("slots", types.uint32), store("slots", types.uint32)
-load_normal, store_normal = load("scaled", types.float32), store("scaled")
+load_normal = load("scaled", types.float32)
 load_levels = load("pixels", types.float32)
 store_pixel, load_level = store("fetched", types.uint32), load("batch", types.uint8)
 
 
-@kernel()
-def finish_images(rows, first_byte, levels, batch, height, width, planar):
-    """Finish images that lie one behind the other, by the steps behind their last filters.
+def take_programs(
+    rows: npt.NDArray[np.void],
+    levels: npt.NDArray[Any],
+    batch: npt.NDArray[Any],
+    height: int,
+    width: int,
+    planar: bool,
+) -> None:
+    """Take images that lie one behind the other through the steps of their rows, and finish them.
 
     Args:
-        rows: (B, row bytes) uint8: `finish_rows.row_dtype`.
-        first_byte: of a row's header.
+        rows: (B,) of a `program_rows.row_dtype`.
         levels: (B * height * width * 3,) float32, overwritten.
         batch: (B * height * width * 3,) float32 or uint8, written; it may be `levels` itself.
         height, width: of an image, in pixels.
         planar: True for channels, rows, columns, False for rows, columns, channels.
     """
+    places, shape = np.zeros(len(rows), np.int64), (height, width, planar)
+    of_rows = as_bytes(rows), KERNEL_ROW.itemsize, places
+    while finish_images(*of_rows, levels, batch, *shape):
+        left = np.flatnonzero(places != FINISHED)
+        kinds = rows["steps"]["kind"][left, places[left]]
+        if (kinds < NONE).any():
+            from augpipe.gpu_ops.image.pattern_program import take_patterns
+
+            take_patterns(*of_rows, levels, *shape)
+        if (kinds >= FIRST_FILTER).any():
+            from augpipe.gpu_ops.image.filter_program import compress_images, filter_images
+
+            if ((kinds >= FIRST_FILTER) & (kinds != JPEG)).any():
+                filter_images(*of_rows, levels, *shape)
+            if (kinds == JPEG).any():
+                compress_images(*of_rows, levels, *shape)
+
+
+@kernel()
+def finish_images(rows, first_byte, places, levels, batch, height, width, planar):
+    """Take images through the steps up to one that other kernels take, and finish those that have none.
+
+    Args:
+        rows: (B, row bytes) uint8: `program_rows.row_dtype`.
+        first_byte: of a row's header.
+        places: (B,) int64, the step that comes next for each image, or `FINISHED`; changed.
+        levels, batch, height, width, planar: see `take_programs`.
+
+    Returns:
+        How many images are not finished.
+    """
     scratch = np.empty(12 * width, np.float32)  # three channels, 4 words, 3 normal numbers, a pixel and its levels
     tables = np.empty((3, 256), np.uint8)
     is_in_place = levels.ctypes.data == batch.ctypes.data
+    num_left = 0
     for image in range(len(rows)):
         at, start = np.uintp(rows.ctypes.data + image * rows.shape[1] + first_byte), image * height * width * 3
-        num_steps = np.int64(load_whole(at, NUM_STEPS))
-        if is_in_place and num_steps == 0:
-            continue  # it is finished
-        first = behind_filters(at)
-        if first == num_steps and _keeps_levels(at):
-            _store_levels(levels, batch, start, height * width * 3)
+        step, num_steps = places[image], np.int64(load_whole(at, NUM_STEPS))
+        if step == FINISHED:
             continue
-        take_steps(at, first, num_steps, True, levels, batch, start, height, width, planar, scratch, tables)
+        stop = step
+        while stop < num_steps and NONE <= load_whole(at, AT_STEPS + stop * STEP_BYTES) < FIRST_FILTER:
+            stop += 1
+        finishes = stop == num_steps
+        places[image] = FINISHED if finishes else stop
+        num_left += 0 if finishes else 1
+        if finishes and step == stop and _keeps_levels(at):
+            if not is_in_place:
+                _store_levels(levels, batch, start, height * width * 3)
+        elif (finishes and not (is_in_place and num_steps == 0)) or stop > step:
+            take_steps(at, step, stop, finishes, levels, batch, start, height, width, planar, scratch, tables)
+    return num_left
 
 
 def _finishing(dtype: Any) -> Any:
-    return np.zeros((1, 1), np.uint8), 0, np.zeros(1, np.float32), np.zeros(1, dtype), 1, 1, True
+    places = np.zeros(1, np.int64)
+    return np.zeros((1, 1), np.uint8), 0, places, np.zeros(1, np.float32), np.zeros(1, dtype), 1, 1, True
 
 
 declare(__name__, finish_images, float32_steps=lambda: _finishing(np.float32), uint8_steps=lambda: _finishing(np.uint8))
@@ -148,18 +181,8 @@ def _store_levels(levels, batch, start, num):
 
 
 @subroutine
-def behind_filters(at):
-    """The step behind the last filter of a program, 0 where there is none."""
-    behind = np.int64(0)
-    for step in range(np.int64(load_whole(at, NUM_STEPS))):
-        if load_whole(at, AT_STEPS + step * STEP_BYTES) >= FIRST_FILTER:
-            behind = np.int64(step + 1)
-    return behind
-
-
-@subroutine
 def take_steps(at, step, num_steps, finishes, levels, batch, start, height, width, planar, scratch, tables):
-    """Take the steps `step`..`num_steps` - 1, none a filter, and write the batch where that `finishes` the image.
+    """Take the steps `step`..`num_steps` - 1, all of this file, and write the batch where that `finishes` the image.
 
     It passes over the image's rows once, and once more for each step that looks at all of it.
     """
@@ -227,29 +250,15 @@ def _change_row(at, step, y, height, width, tables, at_red, at_green, at_blue):
             table_step = np.int64(0)
         _look_up(table, table_step, width, at_red, at_green, at_blue)
     elif kind == NOISE:
-        _draw_normals(at, at_step + STEP_KEY, y * width, width, at_words, at_normals)
+        draw_normals(at, at_step + STEP_KEY, y * width, width, at_words, at_normals)
         _add_noise(at, at_numbers, width, at_red, at_green, at_blue, at_normals)
     elif kind == FILL:
         if load_number(at, at_numbers + 4) <= y < load_number(at, at_numbers + 12):
             if load_number(at, at_numbers + 28) > 0.0:
-                _draw_normals(at, at_step + STEP_KEY, y * width, width, at_words, at_normals)
+                draw_normals(at, at_step + STEP_KEY, y * width, width, at_words, at_normals)
             _fill(at, at_numbers, width, at_red, at_green, at_blue, at_normals)
     elif kind == HSV:
         _shift_hsv(at, at_numbers, width, at_red, at_green, at_blue)
-    elif kind == HAZE:
-        at_key = at_step + STEP_KEY
-        veil_row(at, at_numbers, at_key, y, height, width, at_red, at_green, at_blue, at_normals)
-    elif kind == GRAIN:
-        _draw_normals(at, at_step + STEP_KEY, y * width, width, at_words, at_normals)
-        grain_row(at, at_numbers, width, at_red, at_green, at_blue, at_normals)
-    elif kind == HOLES:
-        drop_cells_row(at, at_numbers, at_step + STEP_KEY, y, width, at_red, at_green, at_blue)
-    elif kind == DROP:
-        _draw_words(at, at_step + STEP_KEY, y * width, width, at_words)
-        drop_pixels_row(at, at_numbers, width, at_red, at_green, at_blue, at_words)
-    elif kind == SHADE:
-        at_edges = np.uintp(at + load_whole(at, AT_TABLES) + load_whole(at, at_step + STEP_TABLE) * TABLE_BYTES)
-        shade_row(at, at_numbers, at_edges, y, width, at_red, at_green, at_blue, at_words, at_normals)
     elif kind == VIGNETTE:
         _darken(at, at_numbers, centred(y, height), width, at_red, at_green, at_blue)
 
@@ -314,42 +323,6 @@ def _darken(at, at_numbers, y, width, at_red, at_green, at_blue):
         store_red(at_red, i, load_red(at_red, i) * left)
         store_green(at_green, i, load_green(at_green, i) * left)
         store_blue(at_blue, i, load_blue(at_blue, i) * left)
-
-
-@subroutine
-def _draw_words(at, at_key, first, width, at_words):
-    """Four random words for each pixel of a row, of which the first one is the image's pixel `first`."""
-    prefer_wide_vectors()
-    zero, key0, key1 = np.uint64(0), np.uint64(load_key(at, at_key)), np.uint64(load_key(at, at_key + 4))
-    for i in range(width):
-        word0, word1, word2, word3 = philox_block(np.uint64(first + i), zero, zero, zero, key0, key1)
-        store_word(at_words, i, np.uint32(word0))
-        store_word(at_words, width + i, np.uint32(word1))
-        store_word(at_words, 2 * width + i, np.uint32(word2))
-        store_word(at_words, 3 * width + i, np.uint32(word3))
-
-
-@subroutine
-def _draw_normals(at, at_key, first, width, at_words, at_normals):
-    """Three normal numbers for each pixel of a row, of which the first one is the image's pixel `first`."""
-    prefer_wide_vectors()
-    _draw_words(at, at_key, first, width, at_words)
-    for i in range(width):
-        radius = _radius(load_word(at_words, i))
-        sine, cosine = sine_and_cosine(turn_of(load_word(at_words, width + i)))
-        store_normal(at_normals, i, radius * cosine)
-        store_normal(at_normals, width + i, radius * sine)
-    for i in range(width):
-        sine, cosine = sine_and_cosine(turn_of(load_word(at_words, 3 * width + i)))
-        store_normal(at_normals, 2 * width + i, _radius(load_word(at_words, 2 * width + i)) * cosine)
-
-
-@leaf
-def _radius(word):
-    """The distance from zero of a pair of normal numbers."""
-    bits = np.float32(above_zero(word)).view(np.int32)
-    mantissa = np.int32((bits & MANTISSA) | BITS_OF_ONE).view(np.float32)
-    return np.float32(np.sqrt(radius_squared(mantissa, np.float32((bits >> EXPONENT_SHIFT) - EXPONENT_BIAS))))
 
 
 @subroutine

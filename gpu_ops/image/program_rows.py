@@ -62,11 +62,13 @@ COLOUR_STEP = np.dtype(
 NONE, MATRIX, TABLE, VIGNETTE, NOISE, FILL, HSV, AUTO_CONTRAST, EQUALIZE, CONTRAST, SHARPNESS = range(11)
 CLAHE, MEDIAN, SEPARABLE, CONVOLVE, JPEG, SHUFFLE, COARSEN = range(11, 18)
 HAZE, GRAIN, HOLES, DROP, SHADE = -1, -2, -3, -4, -5
-"""Below `FIRST_LOOK`, as all that change pixels one by one; saved plans hold the numbers above."""
+"""Patterns. Below `FIRST_LOOK`, as all that change pixels one by one; saved plans hold the numbers above."""
 FIRST_LOOK = AUTO_CONTRAST
 """From this kind on, a step looks at other pixels of the rendered image, so it waits until all of them have come."""
 FIRST_FILTER = CLAHE
 """From this kind on, a step is a filter: kernels of their own take them, and what stands before them."""
+FINISHED = -1
+"""In place of the number of the step that comes next."""
 OF_LEVELS = (TABLE, AUTO_CONTRAST, EQUALIZE, CONTRAST, SHARPNESS, CLAHE, MEDIAN, JPEG)
 """Kinds that take the nearest of 256 levels."""
 

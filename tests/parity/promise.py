@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from augpipe.gpu_ops.image.program import take_programs
 from augpipe.gpu_ops.image.program_rows import OF_LEVELS
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
-from augpipe.native.cpu_render import Scratch, as_rgbx, finish_levels, render
+from augpipe.native.cpu_render import Scratch, as_rgbx, render
 from augpipe.planning.output_format import OutputFormat
 
 Rows = npt.NDArray[np.void]
@@ -126,7 +127,7 @@ def _cut(rows: Rows, start: npt.NDArray[np.int64], stop: npt.NDArray[np.int64]) 
 def _continued(rows: Rows, levels: Images) -> Images:
     """What the CPU's programs make of rendered levels."""
     out = np.empty(levels.size, np.float32)
-    finish_levels(rows, levels.ravel(), out, levels.shape[2:], True)
+    take_programs(rows, levels.ravel(), out, *levels.shape[2:], True)
     return out.reshape(levels.shape)
 
 

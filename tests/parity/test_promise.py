@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from augpipe import Recipe, ops, plan
+from augpipe.gpu_ops.image.program import take_programs
 from augpipe.gpu_ops.image.program_rows import FIRST_LOOK, TABLE
-from augpipe.native.cpu_render import finish_levels
 from augpipe.planning.kernel_rows import kernel_rows
 from tests.parity.by_pillow import ON_LEVELS
 from tests.parity.images import Pixels, noise
@@ -33,7 +33,7 @@ def device(
         plain = rows.copy()
         plain["header"]["num_steps"], plain["header"]["scale"], plain["header"]["bias"] = 0, 1.0, 0.0
         levels, out = cpu_renderer(photographs, SIZE)(plain) + off, np.empty((len(IMAGES), 3, *SIZE), np.float32)
-        finish_levels(rows, levels.ravel(), out.reshape(-1), SIZE, True)
+        take_programs(rows, levels.ravel(), out.reshape(-1), *SIZE, True)
         change(out)
         return out
 

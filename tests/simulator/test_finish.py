@@ -7,8 +7,8 @@ from augpipe import Recipe, ops, plan
 from augpipe.gpu_ops.cuda.functions import IS_SIMULATED
 from augpipe.gpu_ops.image.cuda.launch import finish_batch, most_copied_bytes
 from augpipe.gpu_ops.image.cuda.writing import HELD_AS, ITEM_BYTES
+from augpipe.gpu_ops.image.program import take_programs
 from augpipe.gpu_ops.image.program_rows import HAZE, are_filters, as_bytes
-from augpipe.native.cpu_render import finish_levels
 from augpipe.planning.kernel_rows import kernel_rows
 from tests.parity.promise import compare
 from tests.simulator.test_kernels import LEVEL_TOLERANCE, aligned
@@ -95,7 +95,7 @@ def on_device(rows: np.ndarray, levels: np.ndarray, held_as: str, planar: bool) 
 
 def on_cpu(rows: np.ndarray, levels: np.ndarray, planar: bool) -> np.ndarray:
     batch = np.empty(len(levels), np.float32)
-    finish_levels(rows, levels.copy(), batch, (HEIGHT, WIDTH), planar)
+    take_programs(rows, levels.copy(), batch, HEIGHT, WIDTH, planar)
     return batch
 
 

@@ -14,10 +14,10 @@ from augpipe.gpu_ops.image.cuda import antialias, bilinear, pixels
 from augpipe.gpu_ops.image.cuda.launch import finish_batch, most_copied_bytes, pack_rgbx, render_batch
 from augpipe.gpu_ops.image.fused import jobs_per_image, run_jobs
 from augpipe.gpu_ops.image.pixels import narrow
+from augpipe.gpu_ops.image.program import take_programs
 from augpipe.gpu_ops.image.program_rows import are_filters, first_parts
 from augpipe.gpu_ops.image.rows import KERNEL_ROW
 from augpipe.gpu_ops.simulator.host_memory import floor_index
-from augpipe.native.cpu_render import finish_levels
 from augpipe.ops.view_passes import in_one_pass
 from augpipe.planning.kernel_rows import kernel_rows
 from augpipe.planning.regions import source_regions
@@ -69,7 +69,7 @@ def on_cpu(
     first, num_jobs = first_parts(rows), len(images) * jobs_per_image(size[0])
     run_jobs(table, first, levels, *size, planar, 0, num_jobs)
     if levels is not values:
-        finish_levels(rows, levels, values, size, planar)
+        take_programs(rows, levels, values, *size, planar)
     if dtype in ("float32", "uint8"):
         return values
     out = np.empty(len(values), HELD_AS[dtype])

@@ -1,11 +1,10 @@
-"""Where a plan record fills holes, found by the compiled loop that fills them in images."""
+"""Where a plan record fills holes, found by the compiled loops that fill them in images."""
 
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.image.program import finish_images
-from augpipe.gpu_ops.image.program_rows import AT_STEPS, DROP, FILL, HOLES, STEP_BYTES, as_bytes, row_dtype
-from augpipe.gpu_ops.image.rows import KERNEL_ROW
+from augpipe.gpu_ops.image.program import take_programs
+from augpipe.gpu_ops.image.program_rows import AT_STEPS, DROP, FILL, HOLES, STEP_BYTES, row_dtype
 
 Rows = npt.NDArray[np.void]
 
@@ -36,6 +35,6 @@ def holes_of_pass(row: Rows) -> npt.NDArray[np.bool_] | None:
             step["numbers"][SPREAD] = 0.0
     height, width = int(row["out_height"][0]), int(row["out_width"][0])
     levels = np.zeros(height * width * 3, np.float32)
-    finish_images(as_bytes(program), KERNEL_ROW.itemsize, levels, levels, height, width, True)
+    take_programs(program, levels, levels, height, width, True)
     found: npt.NDArray[np.bool_] = np.logical_or.reduce(levels.reshape(3, height, width), axis=0)
     return found

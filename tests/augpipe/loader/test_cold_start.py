@@ -266,8 +266,12 @@ def test_a_loader_on_numpy_arrays_starts_no_decoder(monkeypatch: pytest.MonkeyPa
                 "run_aligned:float32",
                 "finish_images:float32_steps",
                 "filter_images:filters",
-                "compress_image:compresses",
+                "compress_images:compresses",
             },
+        ),
+        (
+            [ops.ISONoise(), ops.GridDropout()],
+            {"run_aligned:float32", "finish_images:float32_steps", "take_patterns:patterns"},
         ),
         ([ops.Rotate()], {"run_slanted:float32"}),
         ([ops.Rotate(p=0.5)], {"run_slanted:float32", "run_aligned:float32"}),

@@ -550,7 +550,7 @@ normal, mixing = [ops.RandomResizedCrop(size=32), ops.Normalize()], [ops.MixUp()
 for source in (Files("JPEG"), Files("PNG"), stack):
     for dtype in ("float32", "uint8", "bfloat16", "float16"):
         some = normal[:1] if dtype == "uint8" else normal
-        for steps in ([], [ops.Gamma(), ops.Sharpness(), ops.BoxBlur()]):
+        for steps in ([], [ops.Gamma(), ops.Sharpness(), ops.BoxBlur(), ops.ISONoise()]):
             for mix in ([], mixing):
                 recipe = Recipe(ops=[*some[:1], *steps, *some[1:]], mixing=mix)
                 for batch in Loader(source, recipe, batch_size=4, dtype=dtype): pass
