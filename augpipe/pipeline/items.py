@@ -112,6 +112,8 @@ class BatchInProgress:
     plan: Plan | None = None
     tables: tuple[Rows, ...] = ()
     """For each view, (B,) `gpu_ops.image.rows.KERNEL_ROW`."""
+    whole_tables: tuple[Rows, ...] = ()
+    """The same without the borders of guests that are decoded in part; the very `tables` where none is."""
     sizes: tuple[tuple[int, int], ...] = ()
     """For each view, height and width of its images."""
     mix_jobs: tuple[Rows, ...] = ()

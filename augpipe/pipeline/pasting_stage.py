@@ -9,7 +9,6 @@ import numpy.typing as npt
 from augpipe.ops.mixing import CopyPaste
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.mapped_objects import ShownImages, known_objects, of_shown
-from augpipe.pipeline.mosaic_stage import outputs_of
 from augpipe.planning.mixing_draws import draw_objects, pastes_objects
 from augpipe.planning.targets.covered import alpha_plane, order_of_outlines
 from augpipe.planning.targets.inverse_map import InverseMap
@@ -77,8 +76,7 @@ def _chosen(batch: BatchInProgress, objects: Targets, outputs: Ints) -> ShownIma
     plan, request, mixing = batch.plan, batch.request, batch.request.block.mixing
     assert plan is not None and mixing is not None
     partners = mixing.partner_places[request.cut][outputs]
-    put_in = outputs_of(batch) if request.block.mosaic is not None else np.arange(len(plan))
-    images = [np.flatnonzero(put_in == partner) for partner in partners]
+    images = [np.flatnonzero(request.outputs == partner) for partner in partners]
     most = max(int(objects.counts[of_partner].sum()) for of_partner in images)
     positions = request.positions
     by = (request.sample_ids if positions is None else positions)[outputs]

@@ -73,6 +73,7 @@ class Planner:
                 self._check_size(batch, view, rows[0], item)
                 batch.plan.views[view][item.position] = rows[0]
                 batch.tables[view][item.position] = planned.tables[view][0]
+                batch.whole_tables[view][item.position] = planned.tables[view][0]
             item.factor = int(planned.factors[0])
             # also where the cache knows the size: it may have to be read after all
             item.region = source_regions(planned.tables, batch.sizes)[0].tolist()
@@ -101,7 +102,7 @@ class Planner:
         self, batch: BatchInProgress, items: Sequence[Item], planned: PlannedSamples, block: Block | None = None
     ) -> None:
         """Hand a batch its plan, of a `block` or its own, and whatever follows from that."""
-        batch.plan, batch.tables = planned.plan, planned.tables
+        batch.plan, batch.tables, batch.whole_tables = planned.plan, planned.tables, planned.tables
         batch.sizes = tuple(
             view.out_size or self._common_size(rows, items)
             for view, rows in zip(self._settings.recipe.all_views, batch.plan.views, strict=True)

@@ -13,7 +13,7 @@ from augpipe.native.buffers import BufferPool
 from augpipe.pipeline.checked_objects import problems_of
 from augpipe.pipeline.items import BatchInProgress, Item, LabelMapLookUp, Settings
 from augpipe.pipeline.mapped_objects import ShownImages, pasted, view_targets
-from augpipe.pipeline.mosaic_stage import is_mosaic, outputs_of, put_together, seen
+from augpipe.pipeline.mosaic_stage import is_mosaic, put_together, seen
 from augpipe.planning.kernel_rows import Rows, kernel_rows
 from augpipe.planning.targets.fill_notice import tell_of_fill
 from augpipe.planning.targets.masks import fill_of, mapped_mask
@@ -96,7 +96,7 @@ class TargetStages:
                     put_together(batch, label_map, item.position, view, planar=False)
                 label_map = pasted(label_map, shown)[:num]
             if mosaic is not None:
-                shown = shown.of_mosaics(outputs_of(batch)).with_objects(objects_on)
+                shown = shown.of_mosaics(batch.request.outputs).with_objects(objects_on)
             found.append(view_targets(objects, rows, shown, size, image_ids, self._options, label_map))
         batch.targets = tuple(found)
         batch.objects, batch.label_maps, batch.pasted = None, (), ()
