@@ -50,7 +50,7 @@ class HostOutput:
         most = (2 if recipe.mixing else 1) * (1 if mosaic is None else mosaic.num_images)
         num = (most if has_guests else 1) * batch.num_own
         batch.windows = [] if mosaic is None else [[None] * len(batch.items) for _ in batch.sizes]
-        if mosaic is not None and not self._settings.skips_bad:  # of what replaces a damaged one, something may be seen
+        if has_guests and not self._settings.skips_bad:  # of what replaces a damaged one, something may be seen
             batch.hidden = are_hidden(batch)
         batch.target = tuple(self._take(num * height * width * 3) for height, width in batch.sizes)
 

@@ -88,9 +88,12 @@ def seen_windows(batch: BatchInProgress) -> list[Ints]:
     if mixing is not None:
         drawn, places = mixing.drawn[batch.request.cut], mixing.partner_places[batch.request.cut]
         own = np.flatnonzero(pastes(plan.recipe.mixing, drawn["kind"]) & (places >= batch.num_own))
-        for of_view in windows:
+        for view, of_view in enumerate(windows):
             width, height = of_view[own, 2:].T
             of_view[places[own]] = rectangles(drawn[own], width, height)
+            for place, found in batch.pasted[view].items() if batch.pasted else ():
+                if places[place] >= batch.num_own:
+                    of_view[places[place]] = found.region
     return windows
 
 

@@ -125,18 +125,23 @@ def is_mosaic(batch: BatchInProgress) -> list[Item]:
 
 
 def are_hidden(batch: BatchInProgress) -> Bools:
-    """(B,) which images of a planned batch are guests of which no view shows a pixel: wherever lines stay straight."""
-    plan, owners = batch.plan, batch.request.outputs
+    """(B,) which images of a planned batch are guests of which no view shows a pixel, as far as that is known: those of
+    which nothing is pasted, and those of mosaics wherever lines stay straight."""
+    plan, owners, windows_of_views = batch.plan, batch.request.outputs, seen_windows(batch)
     assert plan is not None
+    is_empty = [(windows[owners, 2:] <= windows[owners, :2]).any(axis=1) for windows in windows_of_views]
+    nothing_pasted: Bools = np.all(is_empty, axis=0)
+    if batch.request.block.mosaic is None:
+        return nothing_pasted
     found: Bools = owners != np.arange(len(owners))
     guests = np.flatnonzero(found)
-    for rows, windows in zip(plan.views, seen_windows(batch), strict=True):
+    for rows, windows in zip(plan.views, windows_of_views, strict=True):
         straight = guests[~_bend(rows[owners[guests]])]
         beyond = np.zeros(len(found), np.bool_)
         places = rows["mosaic"]["place"][straight].astype(np.float64)
         beyond[straight] = _are_beyond(rows[owners[straight]], places, windows[owners[straight]].astype(np.float64))
         found &= beyond
-    return found
+    return found | nothing_pasted
 
 
 def seen(batch: BatchInProgress, items: Sequence[Item]) -> Sequence[Item]:
