@@ -42,11 +42,9 @@ def expect_pastes(settings: Settings, batch: BatchInProgress) -> None:
     assert batch.plan is not None and settings.targets is not None and has_targets(settings.source)
     if batch.num_own == len(batch.items):
         return
-    objects, rows = targets_of(settings.source, batch.plan.sample_ids), batch.plan.rows
+    objects = targets_of(settings.source, batch.plan.sample_ids)
     assert objects is not None, "the loader has checked it"
-    sizes = np.stack([rows["width"], rows["height"]], axis=1).astype(np.float64)
-    num_classes = len(settings.source.object_classes)
-    if not problems_of(objects, sizes, clips=settings.targets.clip, num_classes=num_classes):
+    if not problems_of(objects, batch.plan.rows, settings.source, clips=settings.targets.clip):
         batch.objects = objects
         plan_mixing(batch, batch.items)
         plan_pastes(settings, batch, batch.items)
@@ -131,7 +129,7 @@ def _chosen(batch: BatchInProgress, objects: Targets, outputs: Ints) -> ShownIma
 
 def _outlined(objects: Targets, image: int) -> tuple[Ints, Ints]:
     """Which of an image's objects have outlines and are not crowds, and the place of each by where it lies."""
-    first = int(objects.counts[:image].sum())
+    first = int(objects.starts[image])
     every = range(first, first + int(objects.counts[image]))
     crowds, polygons = objects.fields.get("iscrowd"), objects.polygons
     assert polygons is not None, "the loader has checked it"

@@ -71,9 +71,7 @@ class TargetStages:
             return
         assert batch.plan is not None
         rows = batch.plan.rows[[item.position for item in sound]]
-        sizes = np.stack([rows["width"], rows["height"]], axis=1).astype(np.float64)
-        num_classes = len(self._source.object_classes)
-        problems = problems_of(objects, sizes, clips=self._options.clip, num_classes=num_classes)
+        problems = problems_of(objects, rows, self._source, clips=self._options.clip)
         for number, problem in problems.items():
             sound[number].error = SampleError(self._source.name(sound[number].sample_id), problem)
         is_whole = len(sound) == len(batch.items) and not problems
