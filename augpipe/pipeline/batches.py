@@ -24,7 +24,7 @@ from augpipe.pipeline.dali_stage import DaliStage
 from augpipe.pipeline.decode_stage import Decoder
 from augpipe.pipeline.items import BatchInProgress, Item, LabelMapLookUp, Settings
 from augpipe.pipeline.load_times import Work as KindOfWork
-from augpipe.pipeline.mixing_stage import is_mixed_first, label, plan_mixing
+from augpipe.pipeline.mixing_stage import is_mixed_first, label, narrow_guests, plan_mixing
 from augpipe.pipeline.mosaic_stage import is_mosaic, name_partners, settle
 from augpipe.pipeline.planner import Planner
 from augpipe.pipeline.samples import Samples, may_read_late
@@ -95,7 +95,14 @@ def stages_of(
     settings: Settings, output: Output, cache: PixelCache | None, samples: Samples, dali: DaliStage | None
 ) -> list[Stage]:
     """The way of every batch of a loader, from sample ids to images in the output's memory."""
-    planner = Planner(settings, cache, output.begin, decodes=output.decodes, wants_regions=dali is not None)
+    planner = Planner(
+        settings,
+        cache,
+        output.begin,
+        decodes=output.decodes,
+        wants_regions=dali is not None,
+        narrow=_narrowing(settings),
+    )
     fill = partial(output.fill, decoder=Decoder(settings, samples, planner, cache))
     find_targets, map_targets = _target_stages(settings, output, cache)
     last = [
@@ -143,6 +150,18 @@ def stages_of(
         Stage(work=replace_failed, counts_as="filling", items=_failed),
         *last,
     ]
+
+
+def _narrowing(settings: Settings) -> list[Callable[[BatchInProgress], None]]:
+    """What narrows the regions of a planned batch's images."""
+    if not settings.recipe.mixing:
+        return []
+    # of a mosaic that changes while it is decoded, other objects are pasted
+    if not settings.recipe.pastes_objects or settings.recipe.mosaic is not None or settings.targets is None:
+        return [narrow_guests]
+    from augpipe.pipeline.pasting_stage import expect_pastes
+
+    return [partial(expect_pastes, settings), narrow_guests]
 
 
 def _by_dali(dali: DaliStage) -> Stage:

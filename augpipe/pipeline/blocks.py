@@ -171,6 +171,12 @@ class Request:
         """(B,), see `Block`."""
         return None if self.block.positions is None else self.block.positions[self.cut]
 
+    @property
+    def outputs(self) -> Ints:
+        """(B,) the place in the batch of the image that shows each: its own place, but for guests of mosaics."""
+        mosaic = self.block.mosaic
+        return np.arange(len(self.sample_ids)) if mosaic is None else mosaic.outputs[self.cut]
+
 
 def _copy(rows: Rows) -> Rows:
     """Records copied as bytes: numpy goes through them field by field, which takes six times as long."""

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.sources.targets import Targets, cross_themselves
+from augpipe.sources.targets import Targets, TargetSource, cross_themselves
 
 Float = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.void]
 Flags = Any
 """(N,) bool."""
 
@@ -16,17 +17,17 @@ BEYOND_PX = 0.5
 """How far a box may reach outside its image: files round, and what is shown is cut at the image's edge."""
 
 
-def problems_of(objects: Targets, sizes: Float, *, clips: bool, num_classes: int) -> dict[int, str]:
+def problems_of(objects: Targets, rows: Rows, source: TargetSource, *, clips: bool) -> dict[int, str]:
     """Number of an image -> what is wrong with the first of its objects that cannot be, for images with such ones.
 
     Args:
         objects: of B images.
-        sizes: (B, 2) width and height of the images, in pixels.
+        rows: (B,) plan records of the images.
+        source: knows the classes of objects, or none.
         clips: whether boxes may reach outside their image, as they are cut at its edge.
-        num_classes: classes of objects; 0 where they are not known.
     """
-    image = np.repeat(np.arange(len(objects.counts)), objects.counts)
-    starts = np.cumsum(objects.counts) - objects.counts
+    image, starts, num_classes = objects.images, objects.starts, len(source.object_classes)
+    sizes = np.stack([rows["width"], rows["height"]], axis=1).astype(np.float64)
     ids = objects.fields.get("id")
     found: dict[int, tuple[int, str]] = {}
     for is_wrong, problem in _rules(objects, sizes[image], clips=clips, num_classes=num_classes):

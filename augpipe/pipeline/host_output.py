@@ -18,7 +18,7 @@ from augpipe.native.cpu_render import Scratch, mix, paste, render
 from augpipe.native.functions import Functions
 from augpipe.pipeline.decode_stage import Decoder
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
-from augpipe.pipeline.mosaic_stage import are_hidden, outputs_of, put_together, seen
+from augpipe.pipeline.mosaic_stage import are_hidden, put_together, seen
 from augpipe.pipeline.mosaic_windows import fill_around, render_window, window_of
 from augpipe.planning.output_format import import_torch
 from augpipe.planning.record_passes import is_joined
@@ -52,7 +52,7 @@ class HostOutput:
         most = (2 if recipe.mixing else 1) * (1 if mosaic is None else mosaic.num_images)
         num = (most if has_guests else 1) * batch.num_own
         batch.windows = [] if mosaic is None else [[None] * len(batch.items) for _ in batch.sizes]
-        if mosaic is not None and not self._settings.skips_bad:  # of what replaces a damaged one, something may be seen
+        if has_guests and not self._settings.skips_bad:  # of what replaces a damaged one, something may be seen
             batch.hidden = are_hidden(batch)
         batch.target = tuple(self._take(num * height * width * 3) for height, width in batch.sizes)
 
@@ -198,11 +198,12 @@ class HostOutput:
         (height, width), form, scratch = batch.sizes[view], self._settings.form, self._scratch
         num, own = height * width * 3, slice(position, position + 1)
         out, table = batch.target[view][position * num : (position + 1) * num], batch.tables[view][own]
-        window = window_of(table, (height, width))
+        # of all that is shown of it, though less is decoded of a guest: where it begins, numbers of pixels are rounded
+        window = window_of(batch.whole_tables[view][own], (height, width))
         batch.windows[view][position] = None
         if window is None or window == (0, 0, width, height):
             render([image], table, out, (height, width), form, scratch)
-        elif outputs_of(batch)[position] != position:
+        elif batch.request.outputs[position] != position:
             render_window(image, table, window, (height, width), out, form, scratch)
             batch.windows[view][position] = window
         else:

@@ -112,6 +112,8 @@ class BatchInProgress:
     plan: Plan | None = None
     tables: tuple[Rows, ...] = ()
     """For each view, (B,) `gpu_ops.image.rows.KERNEL_ROW`."""
+    whole_tables: tuple[Rows, ...] = ()
+    """The same without the borders of guests that are decoded in part; the very `tables` where none is."""
     sizes: tuple[tuple[int, int], ...] = ()
     """For each view, height and width of its images."""
     mix_jobs: tuple[Rows, ...] = ()
@@ -127,7 +129,7 @@ class BatchInProgress:
     """For each view, (B,) left, top, right and bottom of what was rendered of an output, which lies at the beginning of
     its memory, as an image of its own; None: all of it. Empty where the recipe makes no mosaics."""
     hidden: npt.NDArray[np.bool_] | None = None
-    """(B,) which guests of mosaics nothing is seen of, so that they are not read; None: all are."""
+    """(B,) which guests nothing is seen of, so that they are not read; None: all are."""
     label_maps: Sequence[LabelMap] = ()
     """For each view (B, H, W, ..), filled item by item; none where the source has none, or none was read yet, or where
     the output looks them up."""

@@ -226,7 +226,6 @@ def of_shown(objects: Targets, shown: ShownImages) -> tuple[Targets, Ints, Any]:
     which = np.repeat(np.arange(len(counts)), counts)
     if not shown.mixes:
         return objects, which, ids
-    first = np.cumsum(objects.counts) - objects.counts
     nth = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
     is_shown = np.ones(len(which), np.bool_)
     for row, places in shown.only.items():
@@ -234,7 +233,7 @@ def of_shown(objects: Targets, shown: ShownImages) -> tuple[Targets, Ints, Any]:
         is_shown[of_row] = np.isin(nth[of_row], places)
     which, nth = which[is_shown], nth[is_shown]
     counts = np.bincount(which, minlength=len(counts))
-    numbers = first[shown.image[which]] + nth
+    numbers = objects.starts[shown.image[which]] + nth
 
     def chosen(values: Any) -> Any:
         if values is None or isinstance(values, np.ndarray):
@@ -259,8 +258,7 @@ def _object_ids(objects: Targets) -> Any:
     """(N,): what the source calls them, or the place of each among the objects of its image, from 0."""
     if "object_ids" in objects.fields:
         return objects.fields["object_ids"]
-    first = np.cumsum(objects.counts) - objects.counts
-    return np.arange(int(objects.counts.sum())) - np.repeat(first, objects.counts)
+    return np.arange(int(objects.counts.sum())) - objects.starts[objects.images]
 
 
 def _columns(

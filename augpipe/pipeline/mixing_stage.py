@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from augpipe.gpu_ops.image.program_rows import as_bytes
+from augpipe.gpu_ops.image.program_rows import as_bytes, copied
 from augpipe.mixed_labels import mix_labels
 from augpipe.pipeline.blocks import BlockMixing, BlockSamples, Ints
 from augpipe.pipeline.items import BatchInProgress, Item
@@ -79,25 +79,43 @@ def plan_mixing(batch: BatchInProgress, items: Sequence[Item]) -> None:
     batch.mix_jobs = tuple(mix_jobs(rows, plan.recipe.mixing, places) for rows in plan.views)
 
 
+def seen_windows(batch: BatchInProgress) -> list[Ints]:
+    """For each view of a planned batch, (B, 4) left, top, right and bottom of what is seen of the images that are
+    rendered, in output pixels: all of the batch's own ones, and of those that it is mixed with what is pasted."""
+    mixing, plan, num = batch.request.block.mixing, batch.plan, len(batch.items)
+    assert plan is not None
+    windows = [np.tile(np.array([0, 0, width, height]), (num, 1)) for height, width in batch.sizes]
+    if mixing is not None:
+        drawn, places = mixing.drawn[batch.request.cut], mixing.partner_places[batch.request.cut]
+        own = np.flatnonzero(pastes(plan.recipe.mixing, drawn["kind"]) & (places >= batch.num_own))
+        for view, of_view in enumerate(windows):
+            width, height = of_view[own, 2:].T
+            of_view[places[own]] = rectangles(drawn[own], width, height)
+            for place, found in batch.pasted[view].items() if batch.pasted else ():
+                if places[place] >= batch.num_own:
+                    of_view[places[place]] = found.region
+    return windows
+
+
 def narrow_guests(batch: BatchInProgress) -> None:
     """Have only that decoded of a planned batch's guests which is pasted on the batch's own images."""
-    mixing, plan, num = batch.request.block.mixing, batch.plan, batch.num_own
-    if mixing is None or batch.request.block.mosaic is not None or num == len(batch.items):
+    if batch.request.block.mixing is None or batch.num_own == len(batch.items):
         return
-    assert plan is not None
-    drawn, places = mixing.drawn[batch.request.cut], mixing.partner_places[batch.request.cut]
-    own = np.flatnonzero(pastes(plan.recipe.mixing, drawn["kind"]) & (places >= num))
-    own = own[[batch.items[guest].region is not None for guest in places[own]]]
-    if not len(own):
+    outputs, windows = batch.request.outputs, seen_windows(batch)
+    is_cut = np.any(
+        [of_view != (0, 0, width, height) for of_view, (height, width) in zip(windows, batch.sizes, strict=True)],
+        axis=(0, 2),
+    )
+    guests = np.flatnonzero(is_cut[outputs])
+    guests = guests[[batch.items[guest].region is not None for guest in guests]]
+    if not len(guests):
         return
-    windows = [
-        rectangles(drawn[own], np.full(len(own), width), np.full(len(own), height)) for height, width in batch.sizes
-    ]
-    tables = [rows[places[own]] for rows in batch.tables]
-    regions = narrow_to_windows(tables, batch.sizes, windows)
+    batch.tables = tuple(copied(rows) for rows in batch.tables)
+    tables = [rows[guests] for rows in batch.tables]
+    regions = narrow_to_windows(tables, batch.sizes, [of_view[outputs[guests]] for of_view in windows])
     for rows, narrowed in zip(batch.tables, tables, strict=True):
-        as_bytes(rows)[places[own]] = as_bytes(narrowed)
-    for guest, region in zip(places[own].tolist(), regions.tolist(), strict=True):
+        as_bytes(rows)[guests] = as_bytes(narrowed)
+    for guest, region in zip(guests.tolist(), regions.tolist(), strict=True):
         if region[2] > region[0]:
             batch.items[guest].region = region
 

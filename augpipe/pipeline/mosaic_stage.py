@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from augpipe.pipeline.blocks import BlockMosaic, BlockSamples, Ints
 from augpipe.pipeline.items import BatchInProgress, Item
+from augpipe.pipeline.mixing_stage import seen_windows
 from augpipe.pipeline.planner import Planner
 from augpipe.planning.fields import bent_points
 from augpipe.planning.mosaic_draws import draw_mosaic
@@ -84,7 +85,7 @@ def with_guests(
 def name_partners(batch: BatchInProgress, items: Sequence[Item]) -> None:
     """Write into the plan of a batch, whose items stay what they are from now on, which samples stand together."""
     assert batch.plan is not None
-    outputs = outputs_of(batch)
+    outputs = batch.request.outputs
     for rows in batch.plan.views:
         rows["mosaic"]["partners"] = -1
         guests = np.flatnonzero(rows["mosaic"]["cell"] > 0)
@@ -123,25 +124,24 @@ def is_mosaic(batch: BatchInProgress) -> list[Item]:
     return [batch.items[position] for position in np.flatnonzero(placed["applied"] & (placed["cell"] == 0)).tolist()]
 
 
-def outputs_of(batch: BatchInProgress) -> Ints:
-    """(B,) the place in the batch of the image that shows each: its own place, but for guests of mosaics."""
-    mosaic = batch.request.block.mosaic
-    assert mosaic is not None
-    return mosaic.outputs[batch.request.cut]
-
-
 def are_hidden(batch: BatchInProgress) -> Bools:
-    """(B,) which images of a planned batch are guests of which no view shows a pixel: wherever lines stay straight."""
-    plan, owners = batch.plan, outputs_of(batch)
+    """(B,) which images of a planned batch are guests of which no view shows a pixel, as far as that is known: those of
+    which nothing is pasted, and those of mosaics wherever lines stay straight."""
+    plan, owners, windows_of_views = batch.plan, batch.request.outputs, seen_windows(batch)
     assert plan is not None
+    is_empty = [(windows[owners, 2:] <= windows[owners, :2]).any(axis=1) for windows in windows_of_views]
+    nothing_pasted: Bools = np.all(is_empty, axis=0)
+    if batch.request.block.mosaic is None:
+        return nothing_pasted
     found: Bools = owners != np.arange(len(owners))
     guests = np.flatnonzero(found)
-    for rows in plan.views:
+    for rows, windows in zip(plan.views, windows_of_views, strict=True):
         straight = guests[~_bend(rows[owners[guests]])]
         beyond = np.zeros(len(found), np.bool_)
-        beyond[straight] = _are_beyond(rows[owners[straight]], rows["mosaic"]["place"][straight].astype(np.float64))
+        places = rows["mosaic"]["place"][straight].astype(np.float64)
+        beyond[straight] = _are_beyond(rows[owners[straight]], places, windows[owners[straight]].astype(np.float64))
         found &= beyond
-    return found
+    return found | nothing_pasted
 
 
 def seen(batch: BatchInProgress, items: Sequence[Item]) -> Sequence[Item]:
@@ -151,21 +151,22 @@ def seen(batch: BatchInProgress, items: Sequence[Item]) -> Sequence[Item]:
     return [item for item in items if not batch.hidden[item.position]]
 
 
-def _are_beyond(rows: Rows, places: Floats) -> Bools:
-    """(n,) whether parts of the canvas lie outside all pixels that the outputs of plan records show, which do not bend.
+def _are_beyond(rows: Rows, places: Floats, windows: Floats) -> Bools:
+    """(n,) whether parts of the canvas lie outside all pixels that windows of outputs show, by the plan records of the
+    outputs, which do not bend.
 
     Two parallelograms have no point in common where a line along a side of one of them divides them.
     """
     each = np.arange(len(rows))
     corner, right, below = (
-        _on_canvas(rows, np.tile(point, (len(rows), 1)), each) for point in ([0.5, 0.5], [1.5, 0.5], [0.5, 1.5])
+        _on_canvas(rows, windows[:, :2] + point, each) for point in ([0.5, 0.5], [1.5, 0.5], [0.5, 1.5])
     )
     steps = np.stack([right - corner, below - corner], axis=1)
-    sides = np.stack([rows["out_width"], rows["out_height"]], axis=1) - 1.0
+    sides = windows[:, 2:] - windows[:, :2] - 1.0
     of_place = places[:, [[0, 1], [2, 1], [0, 3], [2, 3]]] - corner[:, None]
     of_output = np.array([[0, 0], [1, 0], [0, 1], [1, 1]]) * sides[:, None] @ steps
     of_pixels = of_place @ np.linalg.inv(steps)
-    beyond = np.zeros(len(rows), np.bool_)
+    beyond = (sides < 0.0).any(axis=1)
     for found, first, last in (
         (of_output, places[:, :2] - corner, places[:, 2:] - corner),
         (of_pixels, 0.0 * sides, sides),
@@ -223,7 +224,7 @@ def pieces(batch: BatchInProgress, position: int, view: int) -> Iterator[tuple[i
     """
     assert batch.plan is not None
     rows = batch.plan.views[view]
-    _, *guests = np.flatnonzero(outputs_of(batch) == position).tolist()  # cell by cell, the image's own one first
+    _, *guests = np.flatnonzero(batch.request.outputs == position).tolist()  # cell by cell, the image's own one first
     for guest, (part, is_shown) in zip(guests, _shown(rows[[position]], rows[guests]), strict=True):
         down, across = part
         if down.start < down.stop and across.start < across.stop:

@@ -7,9 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.ops.mixing import CopyPaste
+from augpipe.pipeline.checked_objects import problems_of
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.mapped_objects import ShownImages, known_objects, of_shown
-from augpipe.pipeline.mosaic_stage import outputs_of
+from augpipe.pipeline.mixing_stage import plan_mixing
 from augpipe.planning.mixing_draws import draw_objects, pastes_objects
 from augpipe.planning.targets.covered import alpha_plane, order_of_outlines
 from augpipe.planning.targets.inverse_map import InverseMap
@@ -35,21 +36,48 @@ class PastedObjects:
     """(height, width) of the region: the part of the partner there, in 0..1."""
 
 
+def expect_pastes(settings: Settings, batch: BatchInProgress) -> None:
+    """Find what is pasted before anything is decoded, for the sake of partners of which that is all that is seen; not
+    where an object is wrong, whose image is going to be replaced."""
+    assert batch.plan is not None and settings.targets is not None and has_targets(settings.source)
+    if batch.num_own == len(batch.items):
+        return
+    objects = targets_of(settings.source, batch.plan.sample_ids)
+    assert objects is not None, "the loader has checked it"
+    if not problems_of(objects, batch.plan.rows, settings.source, clips=settings.targets.clip):
+        batch.objects = objects
+        plan_mixing(batch, batch.items)
+        plan_pastes(settings, batch, batch.items)
+
+
 def plan_pastes(settings: Settings, batch: BatchInProgress, items: Sequence[Item]) -> None:
     """Find what is pasted on the images of a batch whose mixing is planned, and write it into the plan."""
+    plan = batch.plan
+    assert plan is not None
+    if not batch.pasted:
+        batch.pasted = _pasted(settings, batch)
+    for rows, pasted in zip(plan.views, batch.pasted, strict=True):
+        for place, found in pasted.items():
+            mixed = rows["mixing"][place : place + 1]
+            mixed["region"] = found.region
+            mixed["weight"] = 1.0 - float(found.alpha.sum(dtype=np.float64)) / found.mask.size
+
+
+def _pasted(settings: Settings, batch: BatchInProgress) -> tuple[dict[int, PastedObjects], ...]:
+    """For each view, place of an image -> what is pasted on it."""
     assert batch.plan is not None and settings.targets is not None and has_targets(settings.source)
     plan = batch.plan
     outputs = np.flatnonzero(pastes_objects(plan.recipe.mixing, plan.rows["mixing"]["kind"]))
-    batch.pasted = tuple({} for _ in plan.views)
+    pasted: tuple[dict[int, PastedObjects], ...] = tuple({} for _ in plan.views)
     if not len(outputs):
-        return
+        return pasted
     batch.objects = objects = batch.objects or targets_of(settings.source, plan.sample_ids)
     assert objects is not None, "the loader has checked it"
     shown = _chosen(batch, objects, outputs)
     some, which, _ = of_shown(objects, shown)
     output, image = shown.output[which], shown.image[which]
     numbers = np.concatenate([*shown.only.values()])
-    for view, (rows, size) in enumerate(zip(plan.views, batch.sizes, strict=True)):
+    for found, rows, size in zip(pasted, plan.views, batch.sizes, strict=True):
         known = known_objects(some, rows, image, which, settings.targets)
         mapped = map_objects(InverseMap(rows[shown.image]), known, settings.targets, drops_empty=True)
         assert mapped.polygons is not None
@@ -58,18 +86,16 @@ def plan_pastes(settings: Settings, batch: BatchInProgress, items: Sequence[Item
             masks = filled_rings([mapped.polygons[number] for number in own], size)
             own = own[masks.any(axis=(1, 2))]
             mask: npt.NDArray[np.bool_] = np.any(masks, axis=0)
-            mixed = rows["mixing"][place : place + 1]
-            mix = plan.recipe.mixing[mixed["kind"][0] - 1]
+            mix = plan.recipe.mixing[rows["mixing"]["kind"][place] - 1]
             assert isinstance(mix, CopyPaste)
             region, alpha = alpha_plane(mask, mix.blur_px)
-            batch.pasted[view][place] = PastedObjects(
+            found[place] = PastedObjects(
                 numbers={of: numbers[own[image[own] == of]] for of in np.unique(image[own]).tolist()},
                 mask=mask,
                 region=region,
                 alpha=alpha,
             )
-            mixed["region"] = region
-            mixed["weight"] = 1.0 - float(alpha.sum(dtype=np.float64)) / mask.size
+    return pasted
 
 
 def _chosen(batch: BatchInProgress, objects: Targets, outputs: Ints) -> ShownImages:
@@ -77,8 +103,7 @@ def _chosen(batch: BatchInProgress, objects: Targets, outputs: Ints) -> ShownIma
     plan, request, mixing = batch.plan, batch.request, batch.request.block.mixing
     assert plan is not None and mixing is not None
     partners = mixing.partner_places[request.cut][outputs]
-    put_in = outputs_of(batch) if request.block.mosaic is not None else np.arange(len(plan))
-    images = [np.flatnonzero(put_in == partner) for partner in partners]
+    images = [np.flatnonzero(request.outputs == partner) for partner in partners]
     most = max(int(objects.counts[of_partner].sum()) for of_partner in images)
     positions = request.positions
     by = (request.sample_ids if positions is None else positions)[outputs]
@@ -104,7 +129,7 @@ def _chosen(batch: BatchInProgress, objects: Targets, outputs: Ints) -> ShownIma
 
 def _outlined(objects: Targets, image: int) -> tuple[Ints, Ints]:
     """Which of an image's objects have outlines and are not crowds, and the place of each by where it lies."""
-    first = int(objects.counts[:image].sum())
+    first = int(objects.starts[image])
     every = range(first, first + int(objects.counts[image]))
     crowds, polygons = objects.fields.get("iscrowd"), objects.polygons
     assert polygons is not None, "the loader has checked it"

@@ -8,7 +8,6 @@ import numpy.typing as npt
 from augpipe.cache import PixelCache
 from augpipe.pipeline.blocks import Block, PlannedSamples
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
-from augpipe.pipeline.mixing_stage import narrow_guests
 from augpipe.pipeline.objects_of_crops import objects_of
 from augpipe.planning.kernel_rows import dct_factors, kernel_rows
 from augpipe.planning.mosaic_draws import write_places
@@ -28,6 +27,7 @@ class Planner:
         begin: gives a planned batch the memory for its images.
         decodes: whether images are decoded, so that regions are worth knowing.
         wants_regions: whether every image's is, as where DALI decodes regions of any JPEG.
+        narrow: have less decoded of images that are looked at in part only.
     """
 
     def __init__(
@@ -38,9 +38,11 @@ class Planner:
         *,
         decodes: bool,
         wants_regions: bool,
+        narrow: Sequence[Callable[[BatchInProgress], None]] = (),
     ) -> None:
         self._settings = settings
         self._cache = cache
+        self._narrow = narrow
         self._begin = begin
         self._decodes = decodes
         self._wants_regions = wants_regions
@@ -67,12 +69,14 @@ class Planner:
             self._begin_planned(batch, items, self._planned_items(batch, items))
             return
         assert batch.plan is not None
+        batch.pasted = ()  # by other images
         for item in items:
             planned = self._planned_items(batch, [item])
             for view, rows in enumerate(planned.plan.views):
                 self._check_size(batch, view, rows[0], item)
                 batch.plan.views[view][item.position] = rows[0]
                 batch.tables[view][item.position] = planned.tables[view][0]
+                batch.whole_tables[view][item.position] = planned.tables[view][0]
             item.factor = int(planned.factors[0])
             # also where the cache knows the size: it may have to be read after all
             item.region = source_regions(planned.tables, batch.sizes)[0].tolist()
@@ -101,7 +105,7 @@ class Planner:
         self, batch: BatchInProgress, items: Sequence[Item], planned: PlannedSamples, block: Block | None = None
     ) -> None:
         """Hand a batch its plan, of a `block` or its own, and whatever follows from that."""
-        batch.plan, batch.tables = planned.plan, planned.tables
+        batch.plan, batch.tables, batch.whole_tables = planned.plan, planned.tables, planned.tables
         batch.sizes = tuple(
             view.out_size or self._common_size(rows, items)
             for view, rows in zip(self._settings.recipe.all_views, batch.plan.views, strict=True)
@@ -115,7 +119,8 @@ class Planner:
         if self._decodes and any(map(self._wants_region, items)):
             for item, region in zip(items, self._regions(batch, block).tolist(), strict=True):
                 item.region = region
-            narrow_guests(batch)
+            for work in self._narrow:
+                work(batch)
         self._begin(batch)
 
     def _regions(self, batch: BatchInProgress, block: Block | None) -> npt.NDArray[np.int32]:

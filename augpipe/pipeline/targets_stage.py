@@ -13,7 +13,7 @@ from augpipe.native.buffers import BufferPool
 from augpipe.pipeline.checked_objects import problems_of
 from augpipe.pipeline.items import BatchInProgress, Item, LabelMapLookUp, Settings
 from augpipe.pipeline.mapped_objects import ShownImages, pasted, view_targets
-from augpipe.pipeline.mosaic_stage import is_mosaic, outputs_of, put_together, seen
+from augpipe.pipeline.mosaic_stage import is_mosaic, put_together, seen
 from augpipe.planning.kernel_rows import Rows, kernel_rows
 from augpipe.planning.targets.fill_notice import tell_of_fill
 from augpipe.planning.targets.masks import fill_of, mapped_mask
@@ -71,9 +71,7 @@ class TargetStages:
             return
         assert batch.plan is not None
         rows = batch.plan.rows[[item.position for item in sound]]
-        sizes = np.stack([rows["width"], rows["height"]], axis=1).astype(np.float64)
-        num_classes = len(self._source.object_classes)
-        problems = problems_of(objects, sizes, clips=self._options.clip, num_classes=num_classes)
+        problems = problems_of(objects, rows, self._source, clips=self._options.clip)
         for number, problem in problems.items():
             sound[number].error = SampleError(self._source.name(sound[number].sample_id), problem)
         is_whole = len(sound) == len(batch.items) and not problems
@@ -96,7 +94,7 @@ class TargetStages:
                     put_together(batch, label_map, item.position, view, planar=False)
                 label_map = pasted(label_map, shown)[:num]
             if mosaic is not None:
-                shown = shown.of_mosaics(outputs_of(batch)).with_objects(objects_on)
+                shown = shown.of_mosaics(batch.request.outputs).with_objects(objects_on)
             found.append(view_targets(objects, rows, shown, size, image_ids, self._options, label_map))
         batch.targets = tuple(found)
         batch.objects, batch.label_maps, batch.pasted = None, (), ()

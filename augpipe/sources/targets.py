@@ -60,6 +60,17 @@ class Targets:
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Name -> (N,) values, an array or a list, such as `iscrowd` or `id`; the same names for all images."""
 
+    @property
+    def images(self) -> Ints:
+        """(N,) which of the images each object belongs to."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
+
+    @property
+    def starts(self) -> Ints:
+        """(B,) the number of the first object of each image."""
+        starts: Ints = np.cumsum(self.counts) - self.counts
+        return starts
+
     def __post_init__(self) -> None:
         counts = np.asarray(self.counts)
         if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any():

@@ -7,22 +7,27 @@
 
 Label maps are drawn for photographs, PNG files of 21 classes; pictures with boxes are those of `augpipe sample
 --targets`, and for mosaics 80 photographs of COCO, five times, where $AUGPIPE_DATA has them. A DataLoader runs one
-worker process a core. A peer that is not installed is left out.
+worker process a core. A peer that is not installed is left out. What mosaics of four show is decoded by itself, too:
+what our loader would reach if all else took no time.
 """
 
 import json
 import os
 import tarfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 from PIL import Image
 
-from augpipe import Recipe
+from augpipe import Loader, Recipe
 from augpipe.datasets.open import open_source
 from augpipe.datasets.synthetic.generate import generate
 from augpipe.ops import (
@@ -38,10 +43,15 @@ from augpipe.ops import (
     Translate,
     Zoom,
 )
+from augpipe.pipeline.decode_stage import Decoder
+from augpipe.pipeline.items import Item
+from augpipe.pipeline.stored_image import Decodable
 from benchmarks.harness import Bench
 from benchmarks.pipeline import peers
+from benchmarks.pipeline.jpeg_regions import whole_by_libjpeg
 from benchmarks.pipeline.loader import NUM_THREADS, has, ours
 
+DECODING = "augpipe, decoding only"
 CROP, SIDE, NUM_CLASSES, BATCH_SIZE = 512, 640, 21, 16
 JITTER = {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}
 SEGMENTED = Recipe(ops=(RandomResizedCrop(size=CROP), Flip(), ColorJitter(**JITTER), Normalize()))
@@ -190,6 +200,40 @@ def ultralytics_loader(folder: Path, num_images: int) -> Callable[[], int]:
     return peers.data_loader(files, BATCH_SIZE, NUM_THREADS, batch)
 
 
+def decoding_only(source: Any, recipe: Recipe) -> dict[str, Callable[[], int]]:
+    """What our loader decodes for an epoch once row indexes are known, decoded as it does that and by libjpeg-turbo."""
+    loader = Loader(source, recipe, batch_size=BATCH_SIZE, num_threads=NUM_THREADS, dtype="uint8")
+    num, noted, files = sum(map(len, loader)), [], []
+    decodable = Decoder._decodable
+
+    def noting(self: Decoder, item: Item, *, may_crop: bool) -> Decodable:
+        files.append(item.opened.content)
+        noted.append(decodable(self, replace(item, image=replace(item.opened)), may_crop=may_crop))
+        return decodable(self, item, may_crop=may_crop)
+
+    with mock.patch.object(Decoder, "_decodable", noting):
+        sum(map(len, loader))
+    print(f"  {len(noted) / num:.2f} photographs are decoded for a mosaic")
+
+    def of_thread(decode: Callable[[int, Any], object], nth: int) -> None:
+        room = np.empty(max(one.num_bytes for one in noted), np.uint8)
+        for number in range(nth, len(noted), NUM_THREADS):
+            decode(number, room)
+
+    def contender(decode: Callable[[int, Any], object]) -> Callable[[], int]:
+        def work() -> int:
+            with ThreadPoolExecutor(NUM_THREADS) as pool:
+                list(pool.map(partial(of_thread, decode), range(NUM_THREADS)))
+            return num
+
+        return work
+
+    return {
+        DECODING: contender(lambda number, room: noted[number].decode_into(room)),
+        "libjpeg-turbo, the same photographs whole": contender(lambda number, room: whole_by_libjpeg(files[number])),
+    }
+
+
 def boxes_of(folder: Path) -> dict[str, list[Any]]:
     """File -> left, top, width, height and class of its objects, of a COCO file."""
     told = json.loads((folder / "annotations.json").read_text())
@@ -287,7 +331,7 @@ def report(
         seconds=seconds,
         unit="rate",
         ratios={f"{above} over {below}": (below, above) for above, below in pairs},
-        goals={f"{above} over {below}": " (goal: at least 3)" for above, below in pairs},
+        goals={f"{above} over {below}": " (goal: at least 3)" for above, below in pairs if above != DECODING},
     )
 
 
@@ -327,7 +371,7 @@ def run_mosaic(bench: Bench) -> None:
             "augpipe": ours(source, TILED[4], BATCH_SIZE, dtype="uint8"),
             "augpipe, in memory": ours(source, TILED[4], BATCH_SIZE, dtype="uint8", cache="host"),
             "augpipe, nine": ours(source, TILED[9], BATCH_SIZE, dtype="uint8"),
-        }
+        } | decoding_only(source, TILED[4])
         pairs = []
         if has("albumentations", "cv2"):
             their = "DataLoader with albumentations"
@@ -342,6 +386,7 @@ def run_mosaic(bench: Bench) -> None:
                 ("augpipe", "Ultralytics"),
                 ("augpipe, in memory", "Ultralytics"),
                 ("augpipe, nine", "Ultralytics, nine"),
+                (DECODING, "Ultralytics"),
             ]
         report(
             bench,

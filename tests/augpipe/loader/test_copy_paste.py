@@ -9,6 +9,7 @@ import pytest
 from scipy import ndimage
 
 from augpipe import Augment, Loader, Recipe, Schedule, TargetOptions, ops, plan
+from augpipe.pipeline.host_output import HostOutput
 from augpipe.pipeline.target_choice import check_pasting
 from tests.augpipe.loader.loader_sources import TEXT
 from tests.augpipe.loader.target_sources import (
@@ -20,6 +21,7 @@ from tests.augpipe.loader.target_sources import (
     ObjectSource,
     label_map_source,
     object_source,
+    targets_by_id,
 )
 from tests.augpipe.loader.test_mixed_targets import VIEWS, loader_of, mixed, unmixed, views_of
 
@@ -244,6 +246,33 @@ def test_a_replaced_partner_brings_its_own_objects() -> None:
             union = other[1]["masks"][target["object_ids"][pasted_of(target, row["mixing"]["partner"])]].any(axis=0)
         np.testing.assert_array_equal(image, own if other is None else np.where(union[:, :, None], other[0], own))
     assert {2, 3, 11} <= set(loader.skipped)
+
+
+def test_of_partners_from_other_batches_the_rest_is_not_decoded(
+    source: ObjectSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against one batch of all, whose images are decoded for their own sake; of few objects each, or of none."""
+    recipe = Recipe(ops=(ops.RandomResizedCrop(size=(36, 44), scale=(0.5, 1.0)), ops.Flip()))
+    mixing, given = (ops.CopyPaste(object_p=0.4, blur_px=0.5),), {"shuffle": False}
+    (expected,) = pasting_loader(source, recipe, mixing, batch_size=len(source), **given)
+    px, num, fill = {"own": 0, "guests": 0}, {"own": 0, "guests": 0, "not read": 0}, HostOutput.fill
+
+    def noted(self: Any, batch: Any, items: Any, decoder: Any) -> None:
+        for item in items:
+            whose = "own" if item.position < batch.num_own else "guests"
+            left, top, right, bottom = item.region
+            is_hidden = batch.hidden is not None and batch.hidden[item.position]
+            px[whose] += 0 if is_hidden else (right - left) * (bottom - top)
+            num[whose] += 1
+            num["not read"] += bool(is_hidden)
+        fill(self, batch, items, decoder)
+
+    monkeypatch.setattr(HostOutput, "fill", noted)
+    found = [*pasting_loader(source, recipe, mixing, batch_size=1, **given)]
+    np.testing.assert_array_equal(np.concatenate([batch.images for batch in found]), expected.images)
+    assert targets_by_id(found) == targets_by_id([expected])
+    assert num["guests"] > 0.9 * num["own"] and num["not read"] > 0.1 * num["guests"], num
+    assert px["guests"] < 0.4 * px["own"], px
 
 
 def test_a_schedule_ends_it(source: ObjectSource) -> None:

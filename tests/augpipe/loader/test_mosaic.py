@@ -49,6 +49,7 @@ NINE_BENT = Recipe(mosaic=ops.Mosaic(size=SIZE, num_images=9, centre=(0.5, 0.5))
 NINE_VIEWS = Recipe(mosaic=ops.Mosaic(size=(SIZE, 60), num_images=9, p=0.7), views=VIEWS.views)
 MIXED = MOVED.model_copy(update={"mixing": (ops.CutMix(p=0.5), ops.CopyPaste(p=0.4, object_p=0.8))})
 CUT = MOVED.model_copy(update={"mixing": (ops.CutMix(),)})
+CUT_NINE = NINE_VIEWS.model_copy(update={"mixing": (ops.CutMix(),)})
 NINE_MIXED = NINE_VIEWS.model_copy(update={"mixing": (ops.CopyPaste(p=0.5), ops.CutMix(p=0.5))})
 ALL = TargetOptions(drop_empty=False)
 
@@ -425,7 +426,7 @@ def test_what_nothing_is_seen_of_is_neither_read_nor_decoded(
 ) -> None:
     some, everyone = Counted(), Counted()
     found = everything(loader_of(recipe, some))
-    monkeypatch.setattr(mosaic_stage, "_are_beyond", lambda rows, places: np.zeros(len(rows), np.bool_))
+    monkeypatch.setattr(mosaic_stage, "_are_beyond", lambda rows, *places: np.zeros(len(rows), np.bool_))
     assert found == everything(loader_of(recipe, everyone))
     assert len(everyone.read_ids) - len(some.read_ids) >= least_share * len(everyone.read_ids)
 
@@ -438,12 +439,37 @@ def test_guests_are_left_out_where_no_pixel_shows_them() -> None:
         places = np.concatenate([corners, corners + rng.integers(4, 60, (40, 2))], axis=1)
         guests = np.repeat(row, len(places))
         guests["mosaic"]["place"] = places
-        hidden = mosaic_stage._are_beyond(np.repeat(row, len(places)), places.astype(np.float64))
+        whole = np.tile([0.0, 0.0, row["out_width"][0], row["out_height"][0]], (len(places), 1))
+        hidden = mosaic_stage._are_beyond(np.repeat(row, len(places)), places.astype(np.float64), whole)
         for is_hidden, ((down, across), shown) in zip(hidden, mosaic_stage._shown(row, guests), strict=True):
             is_empty = down.start == down.stop or across.start == across.stop or (shown is not None and not shown.any())
             assert is_empty or not is_hidden
             num_empty, num_hidden = num_empty + is_empty, num_hidden + is_hidden
     assert num_empty > 500 and num_hidden > 0.97 * num_empty, "but for some that lie between pixels"
+
+
+@pytest.mark.parametrize("recipe", [CUT, CUT_NINE], ids=["four", "nine"])
+def test_of_mosaics_that_are_pasted_in_part_the_rest_is_not_decoded(
+    recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against one batch of all, whose images are each other's partners and decoded whole."""
+    files = object_source(NUM, maps=True)
+    given = {"targets": TargetOptions(masks=True, drop_empty=False), "shuffle": False}
+    expected = everything(loader_of(recipe, files, batch_size=NUM, **given))
+    px, num_hidden, fill = {False: 0, True: 0}, {False: 0, True: 0}, host_output.HostOutput.fill
+
+    def noted(self: Any, batch: Any, items: Any, decoder: Any) -> None:
+        for item in items:
+            is_partner = bool(batch.request.outputs[item.position] >= batch.num_own)
+            left, top, right, bottom = item.region
+            is_hidden = bool(batch.hidden[item.position])
+            num_hidden[is_partner] += is_hidden
+            px[is_partner] += 0 if is_hidden else (right - left) * (bottom - top)
+        fill(self, batch, items, decoder)
+
+    monkeypatch.setattr(host_output.HostOutput, "fill", noted)
+    assert everything(loader_of(recipe, files, batch_size=1, **given)) == expected
+    assert px[True] < 0.7 * px[False] and num_hidden[True] > 1.2 * num_hidden[False] + 5
 
 
 @pytest.mark.parametrize("num_images", [4, 9])
