@@ -1,0 +1,51 @@
+"""What is seen beyond a crop that ends within a pixel of the image, as of one that was enlarged: as much as is asked."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from augpipe import Augment, Recipe, ops
+
+WHITE = np.full((32, 32, 3), 255, np.uint8)
+
+
+def seen(crop: ops.Op, *further: ops.Op, **options: Any) -> npt.NDArray[Any]:
+    """(H, W) of 0..1, how much of each output pixel is the image."""
+    levels = Augment(Recipe(ops=(crop, *further), **options), framework="numpy", layout="NHWC", dtype="uint8")(WHITE)
+    found: npt.NDArray[Any] = levels[..., 0] / 255.0
+    return found
+
+
+@pytest.mark.parametrize(
+    "crops",
+    [
+        [ops.CenterCrop(size=200, scale=224)],
+        [ops.Resize(size=224), ops.RandomCrop(size=200)],
+        [ops.CenterCrop(size=(150, 199), scale=224)],
+    ],
+    ids=lambda crops: crops[0].op,
+)
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_padding_is_as_wide_as_it_says(crops: list[ops.Op], interpolation: Any) -> None:
+    found = seen(*crops, ops.Pad(px=(5, 12)), interpolation=interpolation)
+    size = np.array(found.shape)
+    assert np.isin(found, (0.0, 1.0)).all()
+    lines, columns = np.flatnonzero(found.any(axis=1)), np.flatnonzero(found.any(axis=0))
+    assert (columns[0], size[1] - 1 - columns[-1]) == (5, 5)
+    assert (lines[0], size[0] - 1 - lines[-1]) == (12, 12)
+
+
+def test_what_is_moved_shows_as_much_fill_as_it_moves() -> None:
+    moved = ops.Translate(horizontal=(20, 20), vertical=(0, 0), unit="px")
+    found = seen(ops.CenterCrop(size=200, scale=224), moved, border="constant")
+    assert (found[:, 30:] == 1.0).all()
+    assert found[:, :30].sum(axis=1) == pytest.approx(10.0, abs=0.6)
+
+
+def test_what_is_turned_shows_as_much_fill_as_of_a_whole_image() -> None:
+    turned = ops.Rotate(max_deg=(20, 20), step=None)
+    found = 1.0 - seen(ops.CenterCrop(size=196, scale=224), turned, border="constant").mean()
+    whole = 1.0 - seen(ops.Resize(size=196), turned, border="constant").mean()
+    assert found == pytest.approx(whole, abs=0.004) and whole > 0.1
