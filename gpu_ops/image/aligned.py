@@ -241,7 +241,7 @@ def _store_sums_of_weights(row, s, width, sum_y, inside_y):
     if row.is_constant:
         if row.is_constant >= SHARP:
             source_y = load_source_y(s + SOURCE_Y * offset, 0)
-            inside_y = sharp_weight(inside_y, source_y, np.float32(row.low_y), np.float32(row.high_y))
+            inside_y = sharp_weight(inside_y, source_y, row.begin_y, row.end_y)
         for i in range(width):
             store_inside_y(s + INSIDE_Y * offset, i, inside_y)
 

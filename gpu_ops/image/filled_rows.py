@@ -34,12 +34,13 @@ HALF_WIDTHS = np.array([1.0, 2.0, 0.5, 2.0])
 """Of `INTERPOLATIONS`, in output pixels of an image that is not enlarged."""
 
 _KINDS = {"context": REFLECT, "reflect": REFLECT, "reflect_101": REFLECT_101, "wrap": WRAP}
+BLENDED = 1
 GOES_ON = np.array([_KINDS.get(name, 0) for name in BORDERS])
 """For each of BORDERS how the image goes on beyond it; 0 where it does not."""
-FILLS = np.array([{"constant": 1, "sharp": SHARP, "meeting": MEETING}.get(name, 0) for name in BORDERS])
+FILLS = np.array([{"constant": BLENDED, "sharp": SHARP, "meeting": MEETING}.get(name, 0) for name in BORDERS])
 """For each of BORDERS how a fill is seen beyond it; 0 where none is."""
 AT_HEADER = KERNEL_ROW.itemsize
-CONTEXT = BORDERS.index("context")
+CONTEXT, MEETING_BORDER = BORDERS.index("context"), BORDERS.index("meeting")
 
 ROUNDING_PX = 1e-6
 """More than a crop's corner is off by rounding, and less than the smallest fraction of a pixel that it can lie at."""
@@ -127,18 +128,22 @@ def fill_kernel_rows(records_at, record_bytes, bends, num_steps, factors, table_
                 header.inverse_corner_r2, header.num_steps = row.inverse_corner_r2, num_steps[i]
         # which pixels exist to the sampler, and whether any tap can lie outside them
         border = record.border
-        origin_x, low_x, high_x = _bounds(
+        origin_x, low_x, high_x, begin_x, end_x = _bounds(
             border, record.width, record.crop[0], record.crop[2], record.origin[0], factor
         )
-        origin_y, low_y, high_y = _bounds(
+        origin_y, low_y, high_y, begin_y, end_y = _bounds(
             border, record.height, record.crop[1], record.crop[3], record.origin[1], factor
         )
-        row.origin_x, row.low_x, row.high_x = origin_x, low_x, high_x
-        row.origin_y, row.low_y, row.high_y = origin_y, low_y, high_y
+        row.origin_x, row.low_x, row.high_x, row.begin_x, row.end_x = origin_x, low_x, high_x, begin_x, end_x
+        row.origin_y, row.low_y, row.high_y, row.begin_y, row.end_y = origin_y, low_y, high_y, begin_y, end_y
         reach_x, reach_y = reach_x + row.support_x + 1.0 + further_x, reach_y + row.support_y + 1.0 + further_y
-        is_inside = centre_x - reach_x >= low_x and centre_x + reach_x <= high_x
-        is_inside = is_inside and centre_y - reach_y >= low_y and centre_y + reach_y <= high_y
+        is_inside = centre_x - reach_x >= begin_x + 0.5 and centre_x + reach_x <= end_x - 0.5
+        is_inside = is_inside and centre_y - reach_y >= begin_y + 0.5 and centre_y + reach_y <= end_y - 0.5
         row.reflects, row.is_constant = (0, 0) if is_inside else (GOES_ON[border], FILLS[border])
+        is_cut = max(begin_x - low_x, begin_y - low_y) > -0.5 or min(end_x - high_x, end_y - high_y) < 0.5
+        is_enlarged = abs(direct_xx * direct_yy - direct_xy * direct_yx) < 1.0
+        if row.is_constant == BLENDED and is_cut and is_enlarged:
+            row.is_constant = SHARP  # a pixel of the image would fade into the fill over several of the output
 
 
 @leaf
@@ -149,12 +154,18 @@ def _support(support, blur):
 
 @leaf
 def _bounds(border, side, crop_low, crop_high, origin, factor):
-    """Where the image as decoded is counted from along an axis, and its first and last pixel, from there."""
+    """Where the image as decoded is counted from along an axis, and, from there, its first and last pixel, and where
+    what is shown of it begins and ends."""
     last, begin = np.ceil(side / factor) - 1.0, origin / factor
     low = 0.0 if border == CONTEXT else np.floor(crop_low / factor + ROUNDING_PX)
     high = last if border == CONTEXT else np.ceil(crop_high / factor - ROUNDING_PX) - 1.0
     low = min(max(low, 0.0), last)
-    return begin, low - begin, min(max(high, low), last) - begin
+    high = min(max(high, low), last)
+    first_edge, last_edge = low - 0.5, high + 0.5
+    if border != CONTEXT and border != MEETING_BORDER:  # which meets others in whole pixels
+        first_edge = max(first_edge, crop_low / factor - 0.5)
+        last_edge = last_edge if crop_high >= side else min(last_edge, crop_high / factor - 0.5)
+    return begin, low - begin, high - begin, first_edge - begin, last_edge - begin
 
 
 @leaf

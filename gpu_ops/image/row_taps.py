@@ -152,6 +152,6 @@ def weigh_x(row, s, width):
                 store_inside_x(at_inside_x, i, load_inside_x(at_inside_x, i) + weight)
     if row.is_constant >= SHARP:
         for i in range(width):
-            inside = sharp_weight(load_inside_x(at_inside_x, i), load_source_x(at_source_x, i), low_x, high_x)
+            inside = sharp_weight(load_inside_x(at_inside_x, i), load_source_x(at_source_x, i), row.begin_x, row.end_x)
             store_inside_x(at_inside_x, i, inside)
     return num_outside == 0

@@ -51,6 +51,11 @@ KERNEL_ROW = np.dtype(
         ("low_y", np.int32),
         ("high_x", np.int32),
         ("high_y", np.int32),
+        # where what is shown of the image begins and ends, for `SHARP`: within the outermost pixels where a crop does
+        ("begin_x", np.float32),
+        ("begin_y", np.float32),
+        ("end_x", np.float32),
+        ("end_y", np.float32),
         # the source pixel that relative coordinates count from: small floats stay exact wherever the crop lies
         ("origin_x", np.int32),
         ("origin_y", np.int32),

@@ -98,9 +98,9 @@ def continued(tap, low, period, inverse_period, turn):
 
 
 @leaf
-def sharp_weight(inside, coordinate, low, high):
-    """The weight of the taps inside where the coordinate lies in the image, pixels low..high, else 0."""
-    is_seen = (coordinate > low - np.float32(0.5)) & (coordinate < high + np.float32(0.5))
+def sharp_weight(inside, coordinate, begin, end):
+    """The weight of the taps inside where the coordinate lies in what is shown of the image, else 0."""
+    is_seen = (coordinate > begin) & (coordinate < end)
     return inside if is_seen else np.float32(0.0)
 
 

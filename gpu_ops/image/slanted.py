@@ -177,7 +177,7 @@ def sample_slanted(pixels, row, s, width, are_taps_inside):
                 store_blue(at_blue, i, load_blue(at_blue, i) + channel(pixel, 16) * weight)
     if row.is_constant >= SHARP:
         for i in range(width):
-            inside = sharp_weight(load_inside_y(at_inside_y, i), load_source_y(at_source_y, i), low_y, high_y)
+            inside = sharp_weight(load_inside_y(at_inside_y, i), load_source_y(at_source_y, i), row.begin_y, row.end_y)
             store_inside_y(at_inside_y, i, inside)
     at_sum_x, at_inverse = s + SUM_X * offset, s + INVERSE * offset
     for i in range(width):

@@ -19,6 +19,10 @@ from augpipe.gpu_ops.cuda.memory import (
 from augpipe.gpu_ops.image import sampling
 from augpipe.gpu_ops.image.cuda.pixels import existing, load_pixel
 from augpipe.gpu_ops.image.cuda.records import (
+    BEGIN_X,
+    BEGIN_Y,
+    END_X,
+    END_Y,
     FILL,
     FILTER,
     HIGH_X,
@@ -38,7 +42,7 @@ is_inside, tap_weight = shared(sampling.is_inside), shared(sampling.tap_weight)
 filter_weight, clamp = shared(sampling.filter_weight), shared(sampling.clamp)
 where_it_meets = shared(sampling.where_it_meets)
 
-ZERO, ONE, TWO, THREE = np.float32(0.0), np.float32(1.0), np.float32(2.0), np.float32(3.0)
+ZERO, HALF, ONE, TWO, THREE = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.float32(2.0), np.float32(3.0)
 WHITE = np.float32(255.0)
 RAISED_ZERO = np.float32(2.0**23)
 
@@ -53,10 +57,10 @@ def taps_around(at, support, kind):
 
 
 @function("boolean")
-def all_exist(taps, low, high):
-    """Whether the image holds all of an axis' taps."""
+def all_exist(taps, begin, end):
+    """Whether what is shown of the image holds all of an axis' taps."""
     first, _, _, num, _ = taps
-    return (first >= np.float32(low)) & (first <= np.float32(high) - (np.float32(num) - ONE))
+    return (first - HALF >= begin) & (first + HALF <= end - (np.float32(num) - ONE))
 
 
 @function("float32", "float32")
@@ -127,7 +131,8 @@ def sums_of_any(row, base, stride, channels, taps_x, taps_y, exist, raised):
     """(red, green, blue, weight) over any taps, where need be with what stands for pixels beyond the border."""
     low_x, high_x = np.float32(load_i32(row + LOW_X)), np.float32(load_i32(row + HIGH_X))
     low_y, high_y = np.float32(load_i32(row + LOW_Y)), np.float32(load_i32(row + HIGH_Y))
-    reflects, is_constant = load_i32(row + REFLECTS), load_i32(row + IS_CONSTANT) != 0
+    reflects, kind = load_i32(row + REFLECTS), load_i32(row + IS_CONSTANT)
+    is_constant = kind != 0
     red, green, blue = ZERO, ZERO, ZERO
     sum_x, sum_y, inside_x, inside_y = ZERO, ZERO, ZERO, ZERO
     for tap_y in range(taps_y[3]):
@@ -149,9 +154,10 @@ def sums_of_any(row, base, stride, channels, taps_x, taps_y, exist, raised):
             pixel = load_pixel(base + np.int64(np.int32(line + x)) * channels, channels)
             red, green, blue = added(red, green, blue, pixel, weight_x * weight_y, raised)
     whole = sum_x * sum_y
-    if load_i32(row + IS_CONSTANT) >= SHARP:
-        kept_x = sharp_gain(sum_x, sharp_weight(inside_x, taps_x[1], low_x, high_x))
-        kept = kept_x * sharp_gain(sum_y, sharp_weight(inside_y, taps_y[1], low_y, high_y))
+    if kind >= SHARP:
+        inside_x = sharp_weight(inside_x, taps_x[1], load_f32(row + BEGIN_X), load_f32(row + END_X))
+        inside_y = sharp_weight(inside_y, taps_y[1], load_f32(row + BEGIN_Y), load_f32(row + END_Y))
+        kept = sharp_gain(sum_x, inside_x) * sharp_gain(sum_y, inside_y)
         filled = whole if kept == ZERO else ZERO
         red = red * kept + filled * load_f32(row + FILL)
         green = green * kept + filled * load_f32(row + FILL + 4)
@@ -173,8 +179,8 @@ def averaged(row, base, stride, channels, at_x, at_y, raised):
         at_y = where_it_meets(at_y, np.float32(load_i32(row + LOW_Y)), np.float32(load_i32(row + HIGH_Y)))
     taps_x = taps_around(at_x, load_f32(row + SUPPORT_X), kind)
     taps_y = taps_around(at_y, load_f32(row + SUPPORT_Y), kind)
-    exist_x = all_exist(taps_x, load_i32(row + LOW_X), load_i32(row + HIGH_X))
-    exist = exist_x & all_exist(taps_y, load_i32(row + LOW_Y), load_i32(row + HIGH_Y))
+    exist_x = all_exist(taps_x, load_f32(row + BEGIN_X), load_f32(row + END_X))
+    exist = exist_x & all_exist(taps_y, load_f32(row + BEGIN_Y), load_f32(row + END_Y))
     if exist & (taps_x[3] > 1) & (taps_x[3] <= MAX_KEPT):
         row_bytes = np.int64(np.int32(stride * channels))
         first_byte = np.int32(np.int32(taps_x[0]) * channels)

@@ -30,6 +30,7 @@ INVERSE_CORNER_R2, INNER_R2 = _offset("inverse_corner_r2"), _offset("vignette_in
 INVERSE_SPAN, STRENGTH = _offset("vignette_inverse_span"), _offset("vignette_strength")
 CAST, SCALE, BIAS, FILL = (_offset(name) for name in ("cast", "scale", "bias", "fill"))
 LOW_X, LOW_Y, HIGH_X, HIGH_Y = (_offset(name) for name in ("low_x", "low_y", "high_x", "high_y"))
+BEGIN_X, BEGIN_Y, END_X, END_Y = (_offset(name) for name in ("begin_x", "begin_y", "end_x", "end_y"))
 ORIGIN_X, ORIGIN_Y = _offset("origin_x"), _offset("origin_y")
 HAS_LENS, HAS_PROJECTION, REFLECTS = _offset("has_lens"), _offset("has_projection"), _offset("reflects")
 IS_CONSTANT, CASTS_LAST = _offset("is_constant"), _offset("casts_last")

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from augpipe import Augment, Recipe, ops
+from augpipe import Augment, Recipe, TargetOptions, ops
 
 WHITE = np.full((32, 32, 3), 255, np.uint8)
 
@@ -35,6 +35,19 @@ def test_padding_is_as_wide_as_it_says(crops: list[ops.Op], interpolation: Any) 
     lines, columns = np.flatnonzero(found.any(axis=1)), np.flatnonzero(found.any(axis=0))
     assert (columns[0], size[1] - 1 - columns[-1]) == (5, 5)
     assert (lines[0], size[0] - 1 - lines[-1]) == (12, 12)
+
+
+@pytest.mark.parametrize("as_drawn", [{"interpolation": "bilinear"}, {"interpolation": "nearest"}], ids=str)
+def test_masks_end_where_the_image_does(as_drawn: Any) -> None:
+    recipe = Recipe(ops=(ops.CenterCrop(size=200, scale=224), ops.Pad(px=(5, 12))), **as_drawn)
+    for interpolation in ("nearest", "majority", "linear"):
+        made = Augment(recipe, dtype="uint8", framework="numpy", layout="NHWC")(
+            image=WHITE,
+            mask=np.ones((32, 32), np.float32 if interpolation == "linear" else np.uint8),
+            targets=TargetOptions(mask_fill=7, mask_interpolation=interpolation),
+        )
+        np.testing.assert_array_equal(made["mask"] == 1, made["image"][..., 0] == 255)
+        assert (made["mask"] == 1).sum() == 200 * 200 and made["mask"].max() == 7
 
 
 def test_what_is_moved_shows_as_much_fill_as_it_moves() -> None:
