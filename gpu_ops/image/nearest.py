@@ -9,7 +9,7 @@ from augpipe.gpu_ops.compiled.declared import declare
 from augpipe.gpu_ops.image.field import BEYOND, NODE_ROWS, TAPS, bend_row
 from augpipe.gpu_ops.image.fused import NO_ROW
 from augpipe.gpu_ops.image.lens import distort, radial_gain
-from augpipe.gpu_ops.image.rows import KERNEL_ROW, MEETING, SPLINE
+from augpipe.gpu_ops.image.rows import KERNEL_ROW, MEETING, SHARP, SPLINE
 from augpipe.gpu_ops.image.sampling import (
     border_period,
     border_turn,
@@ -77,6 +77,12 @@ def _meet(at, low, high):
 
 
 @subroutine
+def _leave_out(at, begin, end, outside):
+    for i in range(len(at)):
+        at[i] = at[i] if begin < at[i] and at[i] < end else outside
+
+
+@subroutine
 def _snap(at):
     """Move coordinates along an axis to the one tap that an image of nearest pixels has there, as it rounds them."""
     for i in range(len(at)):
@@ -85,10 +91,14 @@ def _snap(at):
 
 @subroutine
 def _settle(row, at_x, at_y, as_taps):
-    """Move coordinates into the image where images meet, and to taps where `nearest_pixels` says so."""
+    """Move coordinates into the image where images meet, out of it where they lie beyond what is shown of it, and to
+    taps where `nearest_pixels` says so."""
     if row.is_constant == MEETING:
         _meet(at_x, np.float32(row.low_x), np.float32(row.high_x))
         _meet(at_y, np.float32(row.low_y), np.float32(row.high_y))
+    elif row.is_constant == SHARP:
+        _leave_out(at_x, row.begin_x, row.end_x, np.float32(row.low_x) - ONE)
+        _leave_out(at_y, row.begin_y, row.end_y, np.float32(row.low_y) - ONE)
     if as_taps:
         _snap(at_x)
         _snap(at_y)

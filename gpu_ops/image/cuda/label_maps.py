@@ -21,7 +21,11 @@ from augpipe.gpu_ops.image.cuda.records import (
     BEFORE_XY,
     BEFORE_YX,
     BEFORE_YY,
+    BEGIN_X,
+    BEGIN_Y,
     CHANNELS,
+    END_X,
+    END_Y,
     FIRST_X,
     FIRST_Y,
     HIGH_X,
@@ -41,7 +45,7 @@ from augpipe.gpu_ops.image.cuda.records import (
     ROW_BYTES,
     STRIDE,
 )
-from augpipe.gpu_ops.image.rows import MEETING
+from augpipe.gpu_ops.image.rows import MEETING, SHARP
 
 centred, linear, clamp = shared(scratch_rows.centred), shared(sampling.linear), shared(sampling.clamp)
 first_tap, is_inside = shared(sampling.first_tap), shared(sampling.is_inside)
@@ -92,6 +96,9 @@ def label_at(row, base, stride, num_bytes, at_x, at_y, fill, asked):
     meets, as_taps = is_constant == MEETING, asked & AS_TAPS_BIT != 0
     x, y = shown(at_x, low_x, high_x, meets, as_taps), shown(at_y, low_y, high_y, meets, as_taps)
     is_outside = is_inside(x, low_x, high_x) * is_inside(y, low_y, high_y) == ZERO
+    if is_constant == SHARP:
+        is_outside |= (at_x <= load_f32(row + BEGIN_X)) | (at_x >= load_f32(row + END_X))
+        is_outside |= (at_y <= load_f32(row + BEGIN_Y)) | (at_y >= load_f32(row + END_Y))
     may_fill = (asked & FILLS_BIT != 0) | (is_constant != 0)
     label = np.int64(fill)
     if not (is_outside & may_fill):
