@@ -34,10 +34,9 @@ HALF_WIDTHS = np.array([1.0, 2.0, 0.5, 2.0])
 """Of `INTERPOLATIONS`, in output pixels of an image that is not enlarged."""
 
 _KINDS = {"context": REFLECT, "reflect": REFLECT, "reflect_101": REFLECT_101, "wrap": WRAP}
-BLENDED = 1
 GOES_ON = np.array([_KINDS.get(name, 0) for name in BORDERS])
 """For each of BORDERS how the image goes on beyond it; 0 where it does not."""
-FILLS = np.array([{"constant": BLENDED, "sharp": SHARP, "meeting": MEETING}.get(name, 0) for name in BORDERS])
+FILLS = np.array([{"constant": 1, "sharp": SHARP, "meeting": MEETING}.get(name, 0) for name in BORDERS])
 """For each of BORDERS how a fill is seen beyond it; 0 where none is."""
 AT_HEADER = KERNEL_ROW.itemsize
 CONTEXT, MEETING_BORDER = BORDERS.index("context"), BORDERS.index("meeting")
@@ -140,10 +139,6 @@ def fill_kernel_rows(records_at, record_bytes, bends, num_steps, factors, table_
         is_inside = centre_x - reach_x >= begin_x + 0.5 and centre_x + reach_x <= end_x - 0.5
         is_inside = is_inside and centre_y - reach_y >= begin_y + 0.5 and centre_y + reach_y <= end_y - 0.5
         row.reflects, row.is_constant = (0, 0) if is_inside else (GOES_ON[border], FILLS[border])
-        is_cut = max(begin_x - low_x, begin_y - low_y) > -0.5 or min(end_x - high_x, end_y - high_y) < 0.5
-        is_enlarged = abs(direct_xx * direct_yy - direct_xy * direct_yx) < 1.0
-        if row.is_constant == BLENDED and is_cut and is_enlarged:
-            row.is_constant = SHARP  # a pixel of the image would fade into the fill over several of the output
 
 
 @leaf

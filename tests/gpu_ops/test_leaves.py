@@ -346,7 +346,7 @@ def test_clamp() -> None:
 
 
 def test_a_sharp_edge_keeps_what_is_seen_in_the_image() -> None:
-    weights = [float(sharp_weight.py_func(F(0.25), F(at), F(-2), F(3))) for at in (-2.6, -2.5, -2.4, 3.4, 3.5, 3.6)]
+    weights = [float(sharp_weight.py_func(F(0.25), F(at), F(-2.5), F(3.5))) for at in (-2.6, -2.5, -2.4, 3.4, 3.5, 3.6)]
     assert weights == [0, 0, 0.25, 0.25, 0, 0]
     gains = [float(sharp_gain.py_func(F(4), F(inside))) for inside in (4, 3, 2.5, 1, 0)]
     assert gains == pytest.approx([1, 4 / 3, 1.6, 4, 0])
