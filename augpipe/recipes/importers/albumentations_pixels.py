@@ -138,15 +138,15 @@ def _coarse_dropout(found: Findings, one: Mapping[str, Any]) -> None:
 
 def _cutout(found: Findings, one: Mapping[str, Any]) -> None:
     num, height, width = one["num_holes"], one["max_h_size"], one["max_w_size"]
-    fields = {"num": (num, num), "height": (height, height), "width": (width, width)}
-    _holes(found, one, fields, note="rectangles lie whole within the image, where Cutout's are cut off at its edges.")
+    fields = {"num": (num, num), "height": (height, height), "width": (width, width), "from_centers": True}
+    _holes(found, one, fields)
 
 
-def _holes(found: Findings, one: Mapping[str, Any], fields: dict[str, Any], note: str = "") -> None:
+def _holes(found: Findings, one: Mapping[str, Any], fields: dict[str, Any]) -> None:
     is_fraction = all(isinstance(length, float) for name in ("height", "width") for length in fields[name])
     unit = "fraction" if is_fraction else "px"
     made = ops.CoarseDropout.model_validate({**fields, "unit": unit, "fill": _fill(one), "p": one["p"]})
-    found.add(name_of(one), made, note=f"{note} {_of_masks(one)}".strip())
+    found.add(name_of(one), made, note=_of_masks(one))
 
 
 def _stripes(found: Findings, one: Mapping[str, Any]) -> None:
