@@ -194,8 +194,8 @@ def _affine(found: Findings, one: Any) -> None:
 
 
 def _perspective(found: Findings, one: Any) -> None:
-    made = ops.Perspective(distortion=one.distortion_scale, p=one.p)
-    note = "corners move by any part of a pixel." + (f" {UNEVEN}" if one.distortion_scale > 0.6 else "")
+    made = ops.Perspective(distortion=one.distortion_scale, corners="whole_px", p=one.p)
+    note = UNEVEN if one.distortion_scale > 0.6 else ""
     found.add("RandomPerspective", made, note=note, look=_shrunk(found, one), beyond=beyond_of(found, one))
 
 
