@@ -387,7 +387,7 @@ PIXELS: dict[str, Maker] = {
     "RandomShadow": _shadow,
     "ChannelDropout": _channel_dropout,
     "RandomSunFlare": refused(f"draws a flare; {TONES}"),
-    "RandomRain": refused("draws lines; write RandomFog of version 1, or MotionBlur"),
+    "RandomRain": refused("draws lines of rain, and no op here does; MotionBlur streaks all of an image"),
     "RandomSnow": refused(f"whitens dark parts; {TONES}"),
     "PlasmaBrightnessContrast": refused(f"changes parts of an image otherwise than others; {TONES}"),
     "RandomToneCurve": refused("bends the curve of levels at two places; write RandomGamma"),

@@ -54,7 +54,10 @@ def arguments_of(transform: Any) -> Arguments:
     if scale:  # sides of the image are rounded down
         pairs = [(side, resized) for side, resized in zip((height, width), scale, strict=True)]
         is_same = all(side == resized for side, resized in pairs)
-        least, most = max(side / (resized + 1) for side, resized in pairs), min(side / resized for side, resized in pairs)
+        least, most = (
+            max(side / (resized + 1) for side, resized in pairs),
+            min(side / resized for side, resized in pairs),
+        )
         read["crop_pct"] = 1.0 if is_same else 0.5 * (least + most)
     create = getattr(sys.modules.get("timm.data"), "create_transform", None)
     is_square = height == width or read["is_training"] or read.get("crop_mode") == "squash"

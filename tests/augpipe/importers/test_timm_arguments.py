@@ -369,7 +369,10 @@ def test_a_chain_of_what_is_not_mapped_is_refused_as_its_argument(
 
 
 def test_a_chain_of_evaluation_that_is_not_square_is_refused_for_that() -> None:
-    resized: tuple[str, dict[str, Any]] = ("ResizeKeepRatio", {"size": (256, 292), "interpolation": Interpolation.BICUBIC})
+    resized: tuple[str, dict[str, Any]] = (
+        "ResizeKeepRatio",
+        {"size": (256, 292), "interpolation": Interpolation.BICUBIC},
+    )
     made = chain(resized, ("CenterCrop", {"size": (224, 256)}), TENSOR, NORMALIZED)
     with pytest.raises(ValueError, match=r"input_size: 224x256 of evaluation is not square; crop_mode='squash' is map"):
         importers.from_timm(made)
