@@ -187,11 +187,20 @@ def _to_float(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("ToFloat", ops.Normalize(mean=UNIT.mean, std=(white / 255.0,) * 3), note=note)
 
 
+def _is_forced(found: Findings, held: Mapping[str, Any]) -> bool:
+    """Whether a transform that is chosen is applied whatever its p is: some of those that hold others are not, and in
+    version 2 none that never is."""
+    if found.measured_as == ("albumentations-1",):
+        return "p" in held and name_of(held) != "OneOrOther"
+    is_never = held.get("p") == 0.0 and not _held(held)
+    return "p" in held and not is_never and name_of(held) not in ("OneOrOther", "RandomOrder", "SomeOf")
+
+
 def _members(found: Findings, one: Mapping[str, Any], with_p: bool) -> list[tuple[Op, ...]]:
     members = []
     for held in one["transforms"]:
         inner = found.within()
-        for flat in _flattened(held if with_p or "p" not in held else {**held, "p": 1.0}):
+        for flat in _flattened(held if with_p or not _is_forced(found, held) else {**held, "p": 1.0}):
             inner.add_by(MADE, flat)
         members.append(tuple(inner.ops))
     return members

@@ -148,3 +148,40 @@ def test_a_replay_compose_is_a_compose() -> None:
     (made,) = read("A.OneOrOther(A.HorizontalFlip(), A.VerticalFlip(), p=0.3)", "2")
     both = (ops.Flip(p=1.0), ops.Flip(direction="vertical", p=1.0))
     assert made == ops.OneOf(ops=both, weights=(0.3, 0.7))
+
+
+FLIP, INVERT = ops.Flip(p=1.0), ops.Invert(p=1.0)
+
+
+@pytest.mark.parametrize(
+    ("version", "group", "made"),
+    [
+        *(
+            (version, f"A.{outer}(A.OneOrOther(A.HorizontalFlip(), A.InvertImg(), p=0.3)", inner)
+            for version in "12"
+            for outer, inner in (("OneOrOther", ops.OneOf(ops=(FLIP, INVERT), weights=(0.3, 0.7))),)
+        ),
+        (
+            "2",
+            "A.OneOrOther(A.SomeOf([A.HorizontalFlip(p=1), A.InvertImg(p=1)], n=1, p=0.3)",
+            ops.SomeOf(ops=(FLIP, INVERT), num=(1, 1), p=0.3),
+        ),
+        (
+            "2",
+            "A.OneOrOther(A.OneOf([A.HorizontalFlip(), A.InvertImg()], p=0.3)",
+            ops.OneOf(ops=(FLIP, INVERT), weights=(0.5, 0.5)),
+        ),
+        ("2", "A.OneOrOther(A.HorizontalFlip(p=0)", ops.Flip(p=0.0)),
+        ("1", "A.OneOrOther(A.HorizontalFlip(p=0)", FLIP),
+    ],
+)
+def test_what_a_choice_forces_has_no_chance_but_where_the_library_looks_at_it(
+    version: str, group: str, made: ops.Op
+) -> None:
+    """Version 2's SomeOf and either version's OneOrOther draw by their p also where something chooses them."""
+    (chosen,) = read(f"{group}, A.ToGray(), p=0.6)", version)
+    assert chosen == ops.OneOf(ops=(made, ops.Grayscale(p=1.0)), weights=(0.6, 0.4))
+    held = group.partition("(")[2]
+    if "p=0)" not in group:  # which is never chosen there
+        (chosen,) = read(f"A.OneOf([A.NoOp(p=0.5), {held}], p=0.9)", version)
+        assert isinstance(chosen, ops.OneOf) and chosen.ops[1] == made
