@@ -187,20 +187,25 @@ def _to_float(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("ToFloat", ops.Normalize(mean=UNIT.mean, std=(white / 255.0,) * 3), note=note)
 
 
-def _is_forced(found: Findings, held: Mapping[str, Any]) -> bool:
-    """Whether a transform that is chosen is applied whatever its p is: some of those that hold others are not, and in
-    version 2 none that never is."""
-    if found.measured_as == ("albumentations-1",):
-        return "p" in held and name_of(held) != "OneOrOther"
-    is_never = held.get("p") == 0.0 and not _held(held)
-    return "p" in held and not is_never and name_of(held) not in ("OneOrOther", "RandomOrder", "SomeOf")
+def _forced(found: Findings, held: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A transform that is chosen, and so applied whatever its p is; some that hold others look at it all the same.
+
+    In version 1 a Sequential, which looks at no p, has the first of its transforms be applied so.
+    """
+    name, is_old = name_of(held), found.measured_as == ("albumentations-1",)
+    if is_old and name == "Sequential" and held["transforms"]:
+        first, *others = held["transforms"]
+        return {**held, "transforms": [_forced(found, first), *others]}
+    draws = ("OneOrOther",) if is_old else ("OneOrOther", "RandomOrder", "SomeOf")
+    is_never = not is_old and held.get("p") == 0.0 and not _held(held)
+    return held if name in draws or is_never or "p" not in held else {**held, "p": 1.0}
 
 
 def _members(found: Findings, one: Mapping[str, Any], with_p: bool) -> list[tuple[Op, ...]]:
     members = []
     for held in one["transforms"]:
         inner = found.within()
-        for flat in _flattened(held if with_p or not _is_forced(found, held) else {**held, "p": 1.0}):
+        for flat in _flattened(held if with_p else _forced(found, held)):
             inner.add_by(MADE, flat)
         members.append(tuple(inner.ops))
     return members
@@ -232,11 +237,13 @@ def _one_or_other(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _all_of(found: Findings, one: Mapping[str, Any]) -> None:
-    is_always = name_of(one) == "Sequential" and found.measured_as == (
-        "albumentations-1",
-    )  # which does not look at its p
-    made = all_of(found, _members(found, one, with_p=True), 1.0 if is_always else one["p"])
-    found.add(name_of(one), made, holds=True)
+    is_old = found.measured_as == ("albumentations-1",)
+    p = 1.0 if is_old and name_of(one) == "Sequential" else one["p"]  # which does not look at its p
+    always = {name_of(inner): None for inner in _each(one) if inner.get("always_apply")} if is_old and p < 1.0 else {}
+    note = f"applies {', '.join(always)} to all images there, as always_apply=True says, and here with the others."
+    found.add(
+        name_of(one), all_of(found, _members(found, one, with_p=True), p), note=note if always else "", holds=True
+    )
 
 
 def _to_tensor(found: Findings, one: Mapping[str, Any]) -> None:

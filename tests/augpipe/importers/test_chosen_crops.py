@@ -185,3 +185,24 @@ def test_what_a_choice_forces_has_no_chance_but_where_the_library_looks_at_it(
     if "p=0)" not in group:  # which is never chosen there
         (chosen,) = read(f"A.OneOf([A.NoOp(p=0.5), {held}], p=0.9)", version)
         assert isinstance(chosen, ops.OneOf) and chosen.ops[1] == made
+
+
+def test_version_1_forces_the_first_of_a_sequence_that_is_chosen() -> None:
+    """Its Sequential hands on what forces it, which the first of its transforms takes."""
+    held = "A.Sequential([A.HorizontalFlip(p=0.3), A.InvertImg(p=0.3)], p=0.5)"
+    chosen = {version: read(f"A.OneOf([A.NoOp(p=0.5), {held}], p=0.9)", version)[0] for version in "12"}
+    for version, first in (("1", 1.0), ("2", 0.3)):
+        inner = ops.AllOf(ops=(ops.Flip(p=first), ops.Invert(p=0.3)))
+        assert isinstance(made := chosen[version], ops.OneOf) and made.ops[1] == inner
+    (alone,) = read(held, "1")
+    assert alone == ops.AllOf(ops=(ops.Flip(p=0.3), ops.Invert(p=0.3)))
+
+
+def test_what_a_compose_applies_where_it_leaves_out_the_rest_is_told() -> None:
+    listed = "[A.InvertImg(p=0.5), A.HorizontalFlip(always_apply=True)], p=0.5"
+    found = importers.from_text(f"A.Compose([A.Compose({listed})])", version="1")
+    assert [row.verdict for row in found.rows] == ["exact", "exact", "near"]
+    assert found.notes == (
+        "Compose: applies HorizontalFlip to all images there, as always_apply=True says, and here with the others.",
+    )
+    assert not importers.from_text(f"A.Compose([A.Sequential({listed})])", version="1").notes
