@@ -101,7 +101,7 @@ def _affine(found: Findings, one: Any) -> None:
     if given.scale is not None:
         made.append(ops.Zoom(factor=range_of(one, "scale_2")))
     if given.shear is not None:
-        made.append(ops.Shear(horizontal_deg=range_of(one, "shear_x"), vertical_deg=range_of(one, "shear_y")))
+        made.append(_sheared(one))
     low, high = range_of(one, "degree")
     made.append(ops.Rotate(max_deg=(-high, -low), step=None))  # clockwise, where RandomRotation turns the other way
     if given.translate is not None:
@@ -109,6 +109,23 @@ def _affine(found: Findings, one: Any) -> None:
     beyond = border_name(one.flags["padding_mode"]), levels(0)
     sheared = "the parts act as scale, shear, rotation, translation." if given.shear is not None else ""
     found.add("RandomAffine", ops.AllOf(ops=made, p=read(one, "p")), note=sheared, look=_look(one), beyond=beyond)
+
+
+def _sheared(one: Any, **fields: Any) -> Op:
+    return ops.Shear(horizontal_deg=range_of(one, "shear_x"), vertical_deg=range_of(one, "shear_y"), **fields)
+
+
+def _shear(found: Findings, one: Any) -> None:
+    beyond = border_name(one.flags["padding_mode"]), levels(0)
+    found.add("RandomShear", _sheared(one, p=read(one, "p")), look=_look(one), beyond=beyond)
+
+
+def _translation(found: Findings, one: Any) -> None:
+    samplers = {axis: getattr(one._param_generator, f"translate_{axis}_sampler") for axis in "xy"}
+    across, down = (range_of(one, f"translate_{axis}") if samplers[axis] else (0.0, 0.0) for axis in "xy")
+    beyond = border_name(one.flags["padding_mode"]), levels(0)
+    made = ops.Translate(horizontal=across, vertical=down, p=read(one, "p"))
+    found.add("RandomTranslate", made, look=_look(one), beyond=beyond)
 
 
 def _perspective(found: Findings, one: Any) -> None:
@@ -175,6 +192,8 @@ GEOMETRY: dict[str, Maker] = {
     "RandomRotation": _rotation,
     "RandomRotation90": _quarter_turns,
     "RandomAffine": _affine,
+    "RandomShear": _shear,
+    "RandomTranslate": _translation,
     "RandomPerspective": _perspective,
     "RandomElasticTransform": _elastic,
     "RandomThinPlateSpline": _thin_plate_spline,

@@ -34,7 +34,7 @@ def arguments_of(transform: Any) -> Arguments:
     Raises:
         Unread: it is not such a chain, or was changed since.
     """
-    read, unmapped = dict(ABSENT), {}
+    read, unmapped = dict(ABSENT), Arguments()
     for one in getattr(transform, "transforms", ()):
         name = type(one).__name__
         if name == "CenterCropOrPad" and one.padding_mode == "reflect":
