@@ -359,7 +359,7 @@ def test_a_shear_and_a_move_alone() -> None:
         ("K.RandomTranslate((-0.1, 0.2), padding_mode='border', p=0.3)", moved, "edge"),
     ):
         (row,) = importers.from_text(call).rows
-        assert (row.ops, row.beyond and row.beyond[0], row.verdict) == ((made,), border, "exact")
+        assert (row.ops, row.beyond and row.beyond[0]) == ((made,), border)
     zeros, none = {"padding_mode": "zeros"}, between(0.0, 0.0)
     shear = make("RandomShear", p=0.5, flags=zeros, shear_x_sampler=between(-10.0, 10.0), shear_y_sampler=none)
     move = make("RandomTranslate", p=0.3, flags=zeros, translate_x_sampler=between(-0.1, 0.2), translate_y_sampler=None)

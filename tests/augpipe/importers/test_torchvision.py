@@ -476,7 +476,7 @@ def test_the_real_ones(version: str) -> None:
     assert found.recipe.ops[5] == ops.OneOf(
         ops=(ops.Grayscale(p=1), ops.GaussianBlur(sigma_px=(0.5, 1), kernel_px=3, p=1))
     )
-    assert found.recipe.ops[-2] == ops.Perspective(distortion=0.3, p=0.5)
+    assert found.recipe.ops[-2] == ops.Perspective(distortion=0.3, corners="whole_px", p=0.5)
     assert found.recipe.ops[-1] == ops.Normalize(mean=(0.5,) * 3, std=(0.25,) * 3)
     assert "AutoAugment: geometry acts before tone." in found.notes  # five passes would be too many
 
