@@ -105,7 +105,8 @@ def _resize_shortest(expected: Expected, op: ops.ResizeShortest, drawn: Any) -> 
 
 def _resize_longest(expected: Expected, op: ops.ResizeLongest, drawn: Any) -> None:
     longest = max(expected.out_height, expected.out_width)
-    sides = [max(1, round(Fraction(side * op.size, longest))) for side in (expected.out_height, expected.out_width)]
+    whole = floor if op.rounding == "down" else round
+    sides = [max(1, whole(Fraction(side * op.size, longest))) for side in (expected.out_height, expected.out_width)]
     _resize_to(expected, *sides, aligned=op.align_corners)
 
 
@@ -930,6 +931,7 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "resize_shortest, bounded": (ops.ResizeShortest(size=60, max_size=65),),
     "resize_shortest, rounded": (ops.ResizeShortest(size=47, rounding="nearest"),),
     "resize_longest": (ops.ResizeLongest(size=77),),
+    "resize_longest, rounded down": (ops.ResizeLongest(size=77, rounding="down"),),
     "random_resize": (ops.RandomResize(p=0.8), ops.Pad(size=(70, 90)), ops.RandomCrop(size=(64, 80)), ops.Flip()),
     "random_resize of the short side": (ops.Flip(), ops.RandomResize(size=(30, 99)), ops.RandomCrop(size=28)),
     "random_resize within, turned": (

@@ -59,7 +59,7 @@ def _resized(size: Any, side: Any, aligns: bool) -> Op:
     if side not in ("short", "long"):
         raise ValueError(f"side={side!r} is not mapped; 'short' and 'long' are")
     kind = ops.ResizeShortest if side == "short" else ops.ResizeLongest
-    return kind(size=size, align_corners=aligns)
+    return kind(size=size, rounding="down", align_corners=aligns)
 
 
 def _random_resized_crop(found: Findings, one: Any) -> None:

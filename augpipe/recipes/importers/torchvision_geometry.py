@@ -32,7 +32,7 @@ SEVERAL = "makes several images of one; write CenterCrop, or count=5 in a view o
 def _resize(found: Findings, one: Any) -> None:
     longest: Any = getattr(one, "max_size", None)
     if one.size is None:
-        found.add("Resize", ops.ResizeLongest(size=longest), look=look_of(found, one))
+        found.add("Resize", ops.ResizeLongest(size=longest, rounding="down"), look=look_of(found, one))
     elif len(size := sides(one.size)) == 2:
         found.add("Resize", ops.Resize(size=pair(size)), look=look_of(found, one))
     else:

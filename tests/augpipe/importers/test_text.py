@@ -326,7 +326,7 @@ KORNIA: dict[str, Any] = {
     "K.RandomSharpness(0.7)": ops.Sharpness(factor=(0, 0.7), p=0.5),
     "K.RandomBrightness((0.6, 1.4))": ops.BrightnessContrast(brightness=(-0.4, 0.4), contrast=(0, 0), p=1.0),
     "K.RandomGaussianBlur(3, (0.1, 2.0))": ops.GaussianBlur(sigma_px=(0.1, 2.0), kernel_px=3, p=0.5),
-    "K.LongestMaxSize(64)": ops.ResizeLongest(size=64, align_corners=True),
+    "K.LongestMaxSize(64)": ops.ResizeLongest(size=64, rounding="down", align_corners=True),
     "K.ColorJitter(hue=1.0)": ops.ColorJitter(
         **dict.fromkeys(("brightness", "contrast", "saturation"), (1, 1)), hue=(-0.5, 0.5), about="mean", space="hsv"
     ),
@@ -363,7 +363,7 @@ def test_a_resize_of_kornia_s_geometry_is_one_of_its_own() -> None:
     text = "nn.Sequential(kornia.geometry.transform.Resize({}), K.RandomHorizontalFlip())"
     for arguments, expected in (
         ("9", ops.ResizeShortest(size=9)),
-        ("9, side='long'", ops.ResizeLongest(size=9)),
+        ("9, side='long'", ops.ResizeLongest(size=9, rounding="down")),
         ("size=(8, 9)", ops.Resize(size=(8, 9))),
         ("9, align_corners=True", ops.ResizeShortest(size=9, align_corners=True)),
     ):
