@@ -273,8 +273,8 @@ GEOMETRY: dict[str, Maker] = {
     "CropNonEmptyMaskIfExists": refused(
         "looks at a mask, and crops here look at boxes; write RandomCrop, here with keep_objects=KeepObjects()"
     ),
-    "HorizontalFlip": same(ops.Flip),
-    "VerticalFlip": same(ops.Flip, direction="vertical"),
+    **dict.fromkeys(("HorizontalFlip", "IAAFliplr"), same(ops.Flip)),
+    **dict.fromkeys(("VerticalFlip", "IAAFlipud"), same(ops.Flip, direction="vertical")),
     "RandomRotate90": _turn(lambda p: ops.QuarterTurn(p=p)),
     "Rotate": _rotate,
     "SafeRotate": _safe_rotate,

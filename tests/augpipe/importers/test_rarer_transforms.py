@@ -1,5 +1,7 @@
 """Transforms that few published recipes hold: what they become, and what is told of them."""
 
+from typing import Literal
+
 import numpy as np
 import pytest
 
@@ -476,3 +478,9 @@ def test_what_a_perspective_cuts_off_is_not_seen_behind_it() -> None:
     _, turned = found.recipe.ops
     assert turned == ops.AllOf(ops=(ops.Rotate(max_deg=(-90, 90), step=None, p=0.5),), own_look="bilinear")
     assert found.rows[1].verdict == "exact"
+
+
+@pytest.mark.parametrize(("name", "direction"), [("IAAFliplr", "horizontal"), ("IAAFlipud", "vertical")])
+def test_a_flip_of_imgaug_is_a_flip(name: str, direction: Literal["horizontal", "vertical"]) -> None:
+    (row,) = importers.from_text(f"A.{name}(p=0.3)").rows
+    assert (row.ops, row.verdict) == ((ops.Flip(direction=direction, p=0.3),), "exact")
