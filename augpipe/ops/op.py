@@ -69,6 +69,7 @@ NEW_FIELDS = {
     "cells",
     "corners",
     "fit_frame",
+    "from_centers",
     "height_px",
     "in_turn",
     "inner_std",

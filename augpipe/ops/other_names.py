@@ -1,6 +1,6 @@
 """What torchvision, albumentations, timm and kornia call their transforms -> what to write here."""
 
-_STORED = "no op here does it: change such images before they are stored, or the batches in your loop"
+_STORED = "a change of such images before they are stored, or of the batches in your loop: no op here does it"
 _NOTHING = "nothing: batches are tensors of the dtype and layout that the Loader is asked for"
 _FRAME = "ops.Rotate(), ops.Translate(), ops.Zoom() or ops.Shear()"
 _POLICY = "recipes.{0}(224), or *policies.{0}() among ops of your own"

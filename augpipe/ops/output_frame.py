@@ -109,6 +109,9 @@ class CoarseDropout(Op):
     """px counts in whole pixels of the output, fraction in its heights (or widths)."""
     fill: Fill = (0.0, 0.0, 0.0)
     """R, G, B of the rectangles, in 0..255, or one number for all."""
+    from_centers: bool = False
+    """Draw where centres are, anywhere in the output, as albumentations 1's Cutout: a rectangle that reaches beyond its
+    upper or left edge is moved in, and one beyond the others is cut off. Else rectangles lie whole within it."""
     p: Probability = 0.5
     """How often rectangles are filled."""
 
@@ -146,9 +149,12 @@ class CoarseDropout(Op):
                 drawn = nested.uniform(places + axis, low, high + 1.0)
             else:
                 drawn = nested.uniform(places + axis, low, high) * sides
-            lengths = np.minimum(drawn.astype(np.int64), sides)
-            edges[:, :, axis] = first = nested.integer(places + 2 + axis, sides - lengths + 1)
-            edges[:, :, 2 + axis] = first + lengths
+            lengths = drawn.astype(np.int64)
+            if self.from_centers:
+                first = np.maximum(nested.integer(places + 2 + axis, sides + 1) - lengths // 2, 0)
+            else:
+                first = nested.integer(places + 2 + axis, np.maximum(sides - lengths, 0) + 1)
+            edges[:, :, axis], edges[:, :, 2 + axis] = first, np.minimum(first + lengths, sides)
         return {"edges": np.where((np.arange(most) < num[:, None])[:, :, None], edges, 0)}
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:

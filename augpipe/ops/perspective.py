@@ -43,8 +43,9 @@ class Perspective(Op):
     op: Literal["perspective"] = "perspective"
     distortion: Annotated[float, Field(gt=0.0, le=MAX_DISTORTION)] = 0.5
     """How far a corner moves at most along each axis, as a fraction of half the frame's width or height."""
-    corners: Literal["edges", "centres"] = "edges"
-    """What moves so far: where the frame's edges meet, or the centres of its corner pixels, as in kornia."""
+    corners: Literal["edges", "centres", "whole_px"] = "edges"
+    """What moves so far: where the frame's edges meet, or the centres of its corner pixels, as in kornia. Or in
+    torchvision's way: the upper left corners of its corner pixels, by whole pixels."""
     inner_std: Annotated[Range, INNER] | None = None
     """Show a part of the frame instead, as albumentations' Perspective: a quadrangle fills the frame, whose corners
     lie inwards along each axis by normal parts of the frame's width or height, regardless of their sign and at most
@@ -64,7 +65,7 @@ class Perspective(Op):
             if not INNER.holds(self.inner_std):
                 raise ValueError(f"inner_std={self.inner_std} {INNER.text}")
             if self.corners != "edges":
-                raise ValueError("corners='centres' is of distortion. Leave it out with inner_std.")
+                raise ValueError(f"corners={self.corners!r} is of distortion. Leave it out with inner_std.")
         return self
 
     @property
@@ -93,16 +94,25 @@ class Perspective(Op):
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         widths, heights = frame.out_widths.astype(np.float64), frame.out_heights.astype(np.float64)
         moved = drawn["moved"]
-        if self.corners == "centres":
+        if self.corners != "edges":
             sides = np.stack([widths, heights], axis=1)
             between = np.maximum(sides - 1.0, 1.0)
+            if self.corners == "whole_px":
+                most_px = np.floor(self.distortion * np.floor(0.5 * sides))[:, None]
+                moved_px = np.minimum(np.floor(moved / self.distortion * (most_px + 1.0)), most_px)
+                moved = 2.0 * moved_px / sides[:, None]
             moved = np.minimum(moved * (sides / between)[:, None], MAX_DISTORTION)  # of frames of a few pixels
             widths, heights = between.T
         looked_up = affine.projection(CORNERS * (1.0 - moved))
         if self.inner_std is not None:
             shown: Float = np.linalg.inv(looked_up).astype(np.float64)
             looked_up = shown / shown[:, 2:, 2:]
-        frame.project(affine.scaled(looked_up, 0.5 * widths, 0.5 * heights))
+        looked_up = affine.scaled(looked_up, 0.5 * widths, 0.5 * heights)
+        if self.corners == "whole_px":
+            half = np.full(frame.num, 0.5)  # the centre of what moves lies up and left of the frame's
+            moved_in = affine.compose(affine.translation(half, half), looked_up)
+            looked_up = affine.compose(moved_in, affine.translation(-half, -half))
+        frame.project(looked_up)
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         moved = drawn["moved"]

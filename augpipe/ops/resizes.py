@@ -81,11 +81,13 @@ class ResizeShortest(Op):
 
 
 class ResizeLongest(Op):
-    """Resize the long side to a length; the proportions stay, and the short side is rounded, as in albumentations."""
+    """Resize the long side to a length; the proportions stay."""
 
     op: Literal["resize_longest"] = "resize_longest"
     size: Side = 256
     """The long side, in pixels."""
+    rounding: Literal["down", "nearest"] = "nearest"
+    """How the short side becomes whole pixels: `"down"` as in torchvision and kornia, else as in albumentations."""
     align_corners: bool = False
     """Whether the centres of corner pixels stay where they are, and not the image's corners; as in torch and kornia."""
 
@@ -94,7 +96,10 @@ class ResizeLongest(Op):
     formula = "albumentations' `LongestMaxSize(size)`"
 
     def sides(self, heights: Any, widths: Any) -> tuple[Any, Any]:
-        return _fitted(heights, widths, self.size / np.maximum(heights, widths))
+        long = np.maximum(heights, widths)
+        if self.rounding == "nearest":
+            return _fitted(heights, widths, self.size / long)
+        return np.maximum(self.size * heights // long, 1), np.maximum(self.size * widths // long, 1)
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         sides = self.sides(frame.out_heights, frame.out_widths)

@@ -105,7 +105,8 @@ def _resize_shortest(expected: Expected, op: ops.ResizeShortest, drawn: Any) -> 
 
 def _resize_longest(expected: Expected, op: ops.ResizeLongest, drawn: Any) -> None:
     longest = max(expected.out_height, expected.out_width)
-    sides = [max(1, round(Fraction(side * op.size, longest))) for side in (expected.out_height, expected.out_width)]
+    whole = floor if op.rounding == "down" else round
+    sides = [max(1, whole(Fraction(side * op.size, longest))) for side in (expected.out_height, expected.out_width)]
     _resize_to(expected, *sides, aligned=op.align_corners)
 
 
@@ -249,9 +250,15 @@ def _perspective(expected: Expected, op: ops.Perspective, drawn: Any) -> None:
     signs = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]])
     halves = np.array([expected.out_width / 2, expected.out_height / 2])
     # a frame of one pixel has no way between centres: it counts as two
-    reach = np.maximum(halves - 0.5, 0.5) if op.corners == "centres" else halves
+    reach = halves if op.corners == "edges" else np.maximum(halves - 0.5, 0.5)
+    inwards = halves * drawn["moved"]
+    if op.corners == "whole_px":
+        most = np.floor(op.distortion * np.floor(halves))
+        inwards = np.minimum(np.floor(drawn["moved"] / op.distortion * (most + 1)), most)
     # centres of a few pixels would meet
-    corners, moved = signs * reach, signs * (reach - np.minimum(halves * drawn["moved"], MAX_DISTORTION * reach))
+    corners, moved = signs * reach, signs * (reach - np.minimum(inwards, MAX_DISTORTION * reach))
+    if op.corners == "whole_px":  # the upper left corners of pixels
+        corners, moved = corners - 0.5, moved - 0.5
     if op.inner_std is not None:  # each corner of the frame shows a moved one
         moved, corners = corners, moved
     # eight equations: each moved corner is looked up at the frame's own
@@ -930,6 +937,7 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "resize_shortest, bounded": (ops.ResizeShortest(size=60, max_size=65),),
     "resize_shortest, rounded": (ops.ResizeShortest(size=47, rounding="nearest"),),
     "resize_longest": (ops.ResizeLongest(size=77),),
+    "resize_longest, rounded down": (ops.ResizeLongest(size=77, rounding="down"),),
     "random_resize": (ops.RandomResize(p=0.8), ops.Pad(size=(70, 90)), ops.RandomCrop(size=(64, 80)), ops.Flip()),
     "random_resize of the short side": (ops.Flip(), ops.RandomResize(size=(30, 99)), ops.RandomCrop(size=28)),
     "random_resize within, turned": (
@@ -1096,6 +1104,7 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "perspective of a part": (ops.Perspective(inner_std=(0.05, 0.15)),),
     "perspective, gently": (ops.Perspective(distortion=0.1),),
     "perspective of the corner pixels' centres": (ops.Perspective(distortion=0.6, corners="centres"),),
+    "perspective by whole pixels": (ops.Perspective(distortion=0.5, corners="whole_px"),),
     "blur": (ops.Blur(sigma_px=(0.3, 2.0), p=1.0),),
     "stretch": (ops.Stretch(horizontal=(1.0, 1.6), vertical=(1.0, 1.3)),),
     "stretch smaller": (ops.Stretch(horizontal=(0.3, 0.9), vertical=(0.7, 1.5)),),

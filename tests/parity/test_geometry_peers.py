@@ -1,5 +1,7 @@
 """Moves, shears, turns, perspectives and blurs against OpenCV, Pillow, torch, scipy and numpy."""
 
+from typing import Literal
+
 import cv2
 import numpy as np
 import pytest
@@ -212,18 +214,22 @@ def test_a_perspective_is_opencv_s(seed: int, border: Border) -> None:
         assert np.abs(found - expected)[reachable].max() < 0.02
 
 
+@pytest.mark.parametrize("corners", ["edges", "whole_px"])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_perspective_is_torchvision_s(seed: int) -> None:
+def test_a_perspective_is_torchvision_s(seed: int, corners: Literal["edges", "whole_px"]) -> None:
     """`F.perspective` with the frame's corners as start points and the drawn ones as end points, by its own steps.
 
     It solves for the coefficients, and divides the grid of pixel centres by hand, before grid_sample.
     """
     height, width = 64, 90
     image = smooth(height, width)
-    found, drawn = rendered(image, ops.Perspective(distortion=0.3), border="constant", seed=seed)
-    moved = drawn.rows["drawn"]["perspective"]["moved"][0]
-    start = np.array([[0, 0], [width, 0], [width, height], [0, height]], float)
-    end = start + moved * np.array([[1, 1], [-1, 1], [-1, -1], [1, -1]]) * [width / 2, height / 2]
+    found, drawn = rendered(image, ops.Perspective(distortion=0.3, corners=corners), border="constant", seed=seed)
+    moved, half = drawn.rows["drawn"]["perspective"]["moved"][0], [width / 2, height / 2]
+    right, bottom = width, height
+    if corners == "whole_px":  # it draws from 0 to int(0.3 * half a side), and counts sides from the first pixel on
+        moved, half, right, bottom = np.floor(moved / 0.3 * [14, 10]), [1, 1], width - 1, height - 1
+    start = np.array([[0, 0], [right, 0], [right, bottom], [0, bottom]], float)
+    end = start + moved * np.array([[1, 1], [-1, 1], [-1, -1], [1, -1]]) * half
     equations, levels = [], []
     for (x, y), (u, v) in zip(end, start, strict=True):
         equations += [[x, y, 1, 0, 0, 0, -u * x, -u * y], [0, 0, 0, x, y, 1, -v * x, -v * y]]

@@ -65,21 +65,24 @@ def found_in(data: Any, version: str = "") -> Findings:
     found.only = ONLY
     found.changes_units = ("Normalize", "ToFloat", "FromFloat", "ToTensor", FUNCTION)
     found.clips_blurs = "2" in versions
-    _add_all(found, _flattened(data))
+    for one in _flattened(data):
+        found.add_by(MADE, one)
     swap_sides(found)
     if name_of(data) == "ReplayCompose":
         found.note(REPLAYED)
     if data.get("seed", seed) is not None:
         found.note(SEEDED)
-    found.mask_fills.update(_mask_fills(data))
-    for name in sorted(set(_interpolates_masks(data))):
+    every = list(_each(data))
+    found.mask_fills.update(filter(None, map(_mask_fill, every)))
+    for name in sorted({name_of(one) for one in every if _interpolates_masks(one)}):
         found.note(f"label maps: {name} interpolates them there, and here each pixel has one of their labels.")
     if data.get("bbox_params"):
-        call = _call_with_boxes(data["bbox_params"], sorted({*_turned_boxes(data)}))
+        turned = {(name_of(one), one["rotate_method"]) for one in every if "rotate_method" in one}
+        call = _call_with_boxes(data["bbox_params"], sorted(turned))
         found.note(f"bbox_params: boxes are given to the call: {call}")
     given = {name for name in _BOTH if data.get(name)}
     cuts = CUT_UNDER_HOLES[versions[-1]]
-    if names := sorted({name for name in _names(data) if given.intersection(cuts.get(name, ()))}):
+    if names := sorted({name for name in map(name_of, every) if given.intersection(cuts.get(name, ()))}):
         found.note(f"holes: {', '.join(names)} cut or drop objects and points under them there; here all stay.")
     if data.get("keypoint_params"):
         found.note(f"keypoint_params: points are given to the call: {_call_with_points(data['keypoint_params'])}")
@@ -90,40 +93,26 @@ def _held(one: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return list(one.get("transforms") or [one[name] for name in ("first", "second") if one.get(name)])
 
 
-def _mask_fills(one: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
-    """The labels that transforms show beyond the image, 0 unless they are given, and which transforms do."""
+def _each(one: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """All transforms, those that hold others behind these."""
     for inner in _held(one):
-        yield from _mask_fills(inner)
+        yield from _each(inner)
+    yield one
+
+
+def _mask_fill(one: Mapping[str, Any]) -> tuple[int, str] | None:
+    """The label that a transform shows beyond the image, 0 unless it is given, and its name."""
     is_constant = BORDERS.get(one.get("border_mode", one.get("mode"))) == "constant"  # others show the image's labels
     is_within = name_of(one) == "Perspective" or not one.get("pad_if_needed", True) or one.get("p") == 0
-    if is_constant and not is_within:
-        given = (one.get(name) for name in ("fill_mask", "mask_value", "cval_mask"))
-        value = next((value for value in given if value is not None), 0)
-        if isinstance(value, int | float) and value >= 0 and value % 1 == 0:
-            yield int(value), name_of(one)
+    given = (one.get(name) for name in ("fill_mask", "mask_value", "cval_mask"))
+    value = next((value for value in given if value is not None), 0)
+    is_label = isinstance(value, int | float) and value >= 0 and value % 1 == 0
+    return (int(value), name_of(one)) if is_constant and not is_within and is_label else None
 
 
-def _names(one: Mapping[str, Any]) -> Iterator[str]:
-    """The names of all transforms."""
-    for inner in _held(one):
-        yield from _names(inner)
-    yield name_of(one)
-
-
-def _turned_boxes(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The names of transforms that turn, and how each finds the box of what it has turned."""
-    for inner in _held(one):
-        yield from _turned_boxes(inner)
-    if "rotate_method" in one:
-        yield name_of(one), one["rotate_method"]
-
-
-def _interpolates_masks(one: Mapping[str, Any]) -> Iterator[str]:
-    """The names of transforms that make labels between those of label maps."""
-    for inner in _held(one):
-        yield from _interpolates_masks(inner)
-    if (mode := one.get("mask_interpolation")) is not None and INTERPOLATIONS.get(mode, "nearest") != "nearest":
-        yield name_of(one)
+def _interpolates_masks(one: Mapping[str, Any]) -> bool:
+    """Whether a transform makes labels between those of label maps."""
+    return INTERPOLATIONS.get(one.get("mask_interpolation", 0), "nearest") != "nearest"
 
 
 def _lambda(found: Findings, one: Mapping[str, Any]) -> None:
@@ -174,11 +163,6 @@ def _flattened(one: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [{**one, "p": 1.0} if one.get("always_apply") else one]  # before version 2
 
 
-def _add_all(found: Findings, transforms: list[Mapping[str, Any]]) -> None:
-    for one in transforms:
-        found.add_by(MADE, one)
-
-
 def _normalize(found: Findings, one: Mapping[str, Any]) -> None:
     if one.get("p", 1.0) != 1.0:
         raise ValueError(f"p={one['p']}: some images of a batch would stay in levels; set p=1")
@@ -203,11 +187,26 @@ def _to_float(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("ToFloat", ops.Normalize(mean=UNIT.mean, std=(white / 255.0,) * 3), note=note)
 
 
+def _forced(found: Findings, held: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A transform that is chosen, and so applied whatever its p is; some that hold others look at it all the same.
+
+    In version 1 a Sequential, which looks at no p, has the first of its transforms be applied so.
+    """
+    name, is_old = name_of(held), found.measured_as == ("albumentations-1",)
+    if is_old and name == "Sequential" and held["transforms"]:
+        first, *others = held["transforms"]
+        return {**held, "transforms": [_forced(found, first), *others]}
+    draws = ("OneOrOther",) if is_old else ("OneOrOther", "RandomOrder", "SomeOf")
+    is_never = not is_old and held.get("p") == 0.0 and not _held(held)
+    return held if name in draws or is_never or "p" not in held else {**held, "p": 1.0}
+
+
 def _members(found: Findings, one: Mapping[str, Any], with_p: bool) -> list[tuple[Op, ...]]:
     members = []
     for held in one["transforms"]:
         inner = found.within()
-        _add_all(inner, _flattened(held if with_p or "p" not in held else {**held, "p": 1.0}))
+        for flat in _flattened(held if with_p else _forced(found, held)):
+            inner.add_by(MADE, flat)
         members.append(tuple(inner.ops))
     return members
 
@@ -238,11 +237,13 @@ def _one_or_other(found: Findings, one: Mapping[str, Any]) -> None:
 
 
 def _all_of(found: Findings, one: Mapping[str, Any]) -> None:
-    is_always = name_of(one) == "Sequential" and found.measured_as == (
-        "albumentations-1",
-    )  # which does not look at its p
-    made = all_of(found, _members(found, one, with_p=True), 1.0 if is_always else one["p"])
-    found.add(name_of(one), made, holds=True)
+    is_old = found.measured_as == ("albumentations-1",)
+    p = 1.0 if is_old and name_of(one) == "Sequential" else one["p"]  # which does not look at its p
+    always = {name_of(inner): None for inner in _each(one) if inner.get("always_apply")} if is_old and p < 1.0 else {}
+    note = f"applies {', '.join(always)} to all images there, as always_apply=True says, and here with the others."
+    found.add(
+        name_of(one), all_of(found, _members(found, one, with_p=True), p), note=note if always else "", holds=True
+    )
 
 
 def _to_tensor(found: Findings, one: Mapping[str, Any]) -> None:

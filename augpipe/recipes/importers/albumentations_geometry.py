@@ -76,6 +76,13 @@ def _pad(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("PadIfNeeded", _at_times(one, made))
 
 
+def _pad_by(found: Findings, one: Mapping[str, Any]) -> None:
+    """Columns and rows, or the four sides from the left one on."""
+    border, fill = border_of(one)
+    made = ops.Pad.model_validate({"px": one["padding"], "border": border, "fill": fill})
+    found.add("Pad", _at_times(one, made))
+
+
 def _pad_anywhere(found: Findings, size: tuple[int, int], border: Any, fill: Any) -> None:
     """Put an image of at most `size` anywhere within it.
 
@@ -261,6 +268,7 @@ GEOMETRY: dict[str, Maker] = {
     "Resize": _resized(lambda one: ops.Resize(size=size_of(one))),
     "SmallestMaxSize": _resized(lambda one: ops.ResizeShortest(size=_length(one), rounding="nearest")),
     "LongestMaxSize": _resized(lambda one: ops.ResizeLongest(size=_length(one))),
+    "Pad": _pad_by,
     "PadIfNeeded": _pad,
     "RandomCrop": lambda found, one: _add_crop(found, one, ops.RandomCrop(size=size_of(one))),
     "Crop": _crop_at,
@@ -273,8 +281,8 @@ GEOMETRY: dict[str, Maker] = {
     "CropNonEmptyMaskIfExists": refused(
         "looks at a mask, and crops here look at boxes; write RandomCrop, here with keep_objects=KeepObjects()"
     ),
-    "HorizontalFlip": same(ops.Flip),
-    "VerticalFlip": same(ops.Flip, direction="vertical"),
+    **dict.fromkeys(("HorizontalFlip", "IAAFliplr"), same(ops.Flip)),
+    **dict.fromkeys(("VerticalFlip", "IAAFlipud"), same(ops.Flip, direction="vertical")),
     "RandomRotate90": _turn(lambda p: ops.QuarterTurn(p=p)),
     "Rotate": _rotate,
     "SafeRotate": _safe_rotate,

@@ -1,7 +1,7 @@
 """Transforms of albumentations that leave pixels where they are, as ops: colours, filters, noise, holes."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from augpipe import ops
@@ -10,6 +10,7 @@ from augpipe.ops.op import MAX_SIDE_PX
 from augpipe.recipes.importers.albumentations_values import limits_of, name_of
 from augpipe.recipes.importers.findings import Findings, Maker
 from augpipe.recipes.importers.makers import jitter, levels, reaching, refused, same, shifted, twice
+from augpipe.validation.models import changed
 
 OPENCV_SIGMAS = {3: 0.8493, 5: 1.08, 7: 1.42}
 """The sigmas that are nearest to the kernels that OpenCV has of these sizes for a sigma of 0."""
@@ -138,15 +139,15 @@ def _coarse_dropout(found: Findings, one: Mapping[str, Any]) -> None:
 
 def _cutout(found: Findings, one: Mapping[str, Any]) -> None:
     num, height, width = one["num_holes"], one["max_h_size"], one["max_w_size"]
-    fields = {"num": (num, num), "height": (height, height), "width": (width, width)}
-    _holes(found, one, fields, note="rectangles lie whole within the image, where Cutout's are cut off at its edges.")
+    fields = {"num": (num, num), "height": (height, height), "width": (width, width), "from_centers": True}
+    _holes(found, one, fields)
 
 
-def _holes(found: Findings, one: Mapping[str, Any], fields: dict[str, Any], note: str = "") -> None:
+def _holes(found: Findings, one: Mapping[str, Any], fields: dict[str, Any]) -> None:
     is_fraction = all(isinstance(length, float) for name in ("height", "width") for length in fields[name])
     unit = "fraction" if is_fraction else "px"
     made = ops.CoarseDropout.model_validate({**fields, "unit": unit, "fill": _fill(one), "p": one["p"]})
-    found.add(name_of(one), made, note=f"{note} {_of_masks(one)}".strip())
+    found.add(name_of(one), made, note=_of_masks(one))
 
 
 def _stripes(found: Findings, one: Mapping[str, Any]) -> None:
@@ -244,11 +245,12 @@ def _gaussian_blur(found: Findings, one: Mapping[str, Any]) -> None:
         own = OPENCV_SIGMAS.get(size, 0.3 * ((size - 1) * 0.5 - 1.0) + 0.8)
         sigma = (low, high) if high > 0.0 else (own, own)
         made.append(ops.GaussianBlur.model_validate({"sigma_px": sigma, "kernel_px": size or None, "p": 1.0}))
-    if len(made) == 1:
-        found.add("GaussianBlur", made[0].model_copy(update={"p": one["p"]}))
-    else:
-        weights = tuple(float(num) for num in sizes.values())
-        found.add("GaussianBlur", ops.OneOf(ops=tuple(made), weights=weights, p=one["p"]))
+    found.add("GaussianBlur", _either(made, one["p"], tuple(map(float, sizes.values()))))
+
+
+def _either(made: Sequence[Op], p: float, weights: tuple[float, ...] | None = None) -> Op:
+    """One of several, or the only one, with a chance."""
+    return changed(made[0], p=p) if len(made) == 1 else ops.OneOf(ops=tuple(made), weights=weights, p=p)
 
 
 def _advanced_blur(found: Findings, one: Mapping[str, Any]) -> None:
@@ -257,9 +259,8 @@ def _advanced_blur(found: Findings, one: Mapping[str, Any]) -> None:
     sigma = reaching(0.0, one["sigma_x_limit"] if "sigma_x_limit" in one else one["sigmaX_limit"])
     sizes = range(smallest, largest + 1, 2)
     made = [ops.GaussianBlur.model_validate({"sigma_px": sigma, "kernel_px": size, "p": 1.0}) for size in sizes]
-    one_of = made[0].model_copy(update={"p": one["p"]}) if len(made) == 1 else ops.OneOf(ops=tuple(made), p=one["p"])
     note = "a round Gaussian, where the kernel there is wider one way, with a tail and noise that are drawn."
-    found.add("AdvancedBlur", one_of, note=note)
+    found.add("AdvancedBlur", _either(made, one["p"]), note=note)
 
 
 def _motion_blur(found: Findings, one: Mapping[str, Any]) -> None:
@@ -387,7 +388,7 @@ PIXELS: dict[str, Maker] = {
     "RandomShadow": _shadow,
     "ChannelDropout": _channel_dropout,
     "RandomSunFlare": refused(f"draws a flare; {TONES}"),
-    "RandomRain": refused("draws lines; write RandomFog of version 1, or MotionBlur"),
+    "RandomRain": refused("draws lines of rain, and no op here does; MotionBlur streaks all of an image"),
     "RandomSnow": refused(f"whitens dark parts; {TONES}"),
     "PlasmaBrightnessContrast": refused(f"changes parts of an image otherwise than others; {TONES}"),
     "RandomToneCurve": refused("bends the curve of levels at two places; write RandomGamma"),

@@ -7,16 +7,15 @@ import numpy as np
 
 from augpipe import ops
 from augpipe.ops import Op
+from augpipe.ops.op import Beyond
 from augpipe.policies.automatic import one_of
 from augpipe.recipes.importers.findings import Findings, Maker
 from augpipe.recipes.importers.kornia_values import OF_GEOMETRY, border_name, name_of, range_of, read, rounded
 from augpipe.recipes.importers.makers import FIELD, SQUARE_PX, UNEVEN, floored_centre, levels, padded_crop, same
 from augpipe.recipes.importers.rows import Look
 
-BLACK = ("constant", (0.0, 0.0, 0.0))
+BLACK: Beyond = ("constant", (0.0, 0.0, 0.0))
 """What most of its geometry shows beyond the image."""
-
-
 RESAMPLES = ("nearest", "bilinear", "bicubic")
 """Its look-ups by number."""
 
@@ -26,16 +25,21 @@ def _always(one: Any) -> None:
         raise ValueError(f"p={one.p}: images would differ in size; set p=1")
 
 
-def _look(one: Any) -> Look:
+def _look(found: Findings, one: Any) -> Look:
     """How it looks between pixels, of which it skips some when it shrinks."""
     mode = one.flags.get("resample", "bilinear")
     name = RESAMPLES[mode] if isinstance(mode, int) else str(getattr(mode, "name", mode)).lower()
     return Look(interpolation=name, antialias=bool(one.flags.get("antialias")))
 
 
+def _border(found: Findings, one: Any) -> Beyond:
+    """What it shows beyond the image, where it can be told."""
+    return border_name(one.flags["padding_mode"]), levels(0)
+
+
 def _resize(found: Findings, one: Any) -> None:
     _always(one)
-    look = _look(one)
+    look = _look(found, one)
     found.add("Resize", _resized(one.flags["size"], one.flags.get("side"), _aligns(one, look)), look=look)
 
 
@@ -55,12 +59,12 @@ def _resized(size: Any, side: Any, aligns: bool) -> Op:
     if side not in ("short", "long"):
         raise ValueError(f"side={side!r} is not mapped; 'short' and 'long' are")
     kind = ops.ResizeShortest if side == "short" else ops.ResizeLongest
-    return kind(size=size, align_corners=aligns)
+    return kind(size=size, rounding="down", align_corners=aligns)
 
 
 def _random_resized_crop(found: Findings, one: Any) -> None:
     _always(one)
-    given, look = one._param_generator, _look(one)
+    given, look = one._param_generator, _look(found, one)
     fields = {"size": tuple(one.flags["size"]), "scale": tuple(given.scale), "ratio": tuple(given.ratio)}
     made = ops.RandomResizedCrop.model_validate({**fields, "align_corners": _aligns(one, look)})
     found.add("RandomResizedCrop", made, look=look)
@@ -79,18 +83,13 @@ def _center_crop(found: Findings, one: Any) -> None:
     found.add("CenterCrop", floored_centre(one.flags["size"]))
 
 
-def _rotation(found: Findings, one: Any) -> None:
-    made = ops.Rotate(max_deg=range_of(one, "degrees"), step=None, p=read(one, "p"))
-    found.add("RandomRotation", made, look=_look(one), beyond=BLACK)
-
-
 def _quarter_turns(found: Findings, one: Any) -> None:
     turns = rounded(*range_of(one, "times"))
     made = one_of(
         ((ops.QuarterTurn.model_validate({"turns": (turn % 4,)}), weight) for turn, weight in turns), read(one, "p")
     )
     cuts = not found.is_square  # a square loses nothing
-    found.add("RandomRotation90", made, look=_look(one) if cuts else None, beyond=BLACK if cuts else None)
+    found.add("RandomRotation90", made, look=_look(found, one) if cuts else None, beyond=BLACK if cuts else None)
 
 
 def _affine(found: Findings, one: Any) -> None:
@@ -106,9 +105,21 @@ def _affine(found: Findings, one: Any) -> None:
     made.append(ops.Rotate(max_deg=(-high, -low), step=None))  # clockwise, where RandomRotation turns the other way
     if given.translate is not None:
         made.append(ops.Translate(horizontal=range_of(one, "translate_x"), vertical=range_of(one, "translate_y")))
-    beyond = border_name(one.flags["padding_mode"]), levels(0)
     sheared = "the parts act as scale, shear, rotation, translation." if given.shear is not None else ""
-    found.add("RandomAffine", ops.AllOf(ops=made, p=read(one, "p")), note=sheared, look=_look(one), beyond=beyond)
+    found.add(
+        "RandomAffine",
+        ops.AllOf(ops=made, p=read(one, "p")),
+        note=sheared,
+        look=_look(found, one),
+        beyond=_border(found, one),
+    )
+
+
+def _translation(found: Findings, one: Any) -> None:
+    samplers = {axis: getattr(one._param_generator, f"translate_{axis}_sampler") for axis in "xy"}
+    across, down = (range_of(one, f"translate_{axis}") if samplers[axis] else (0.0, 0.0) for axis in "xy")
+    made = ops.Translate(horizontal=across, vertical=down, p=read(one, "p"))
+    found.add("RandomTranslate", made, look=_look(found, one), beyond=_border(found, one))
 
 
 def _perspective(found: Findings, one: Any) -> None:
@@ -117,7 +128,7 @@ def _perspective(found: Findings, one: Any) -> None:
         raise ValueError(f"sampling_method={method!r} is not mapped; 'basic' is")
     distortion = float(one._param_generator.distortion_scale)
     made = ops.Perspective(distortion=distortion, corners="centres", p=read(one, "p"))
-    found.add("RandomPerspective", made, note=UNEVEN if distortion > 0.6 else "", look=_look(one), beyond=BLACK)
+    found.add("RandomPerspective", made, note=UNEVEN if distortion > 0.6 else "", look=_look(found, one), beyond=BLACK)
 
 
 def _elastic(found: Findings, one: Any) -> None:
@@ -139,9 +150,8 @@ def _elastic(found: Findings, one: Any) -> None:
     if sides != found.sides:
         fields["side_px"] = SQUARE_PX
         note += f" It is that of a {SQUARE_PX}x{SQUARE_PX} image, for all."
-    beyond = border_name(one.flags["padding_mode"]), levels(0)
     made = ops.ElasticTransform.model_validate(fields)
-    found.add("RandomElasticTransform", made, note=note, look=_look(one), beyond=beyond)
+    found.add("RandomElasticTransform", made, note=note, look=_look(found, one), beyond=_border(found, one))
 
 
 def _thin_plate_spline(found: Findings, one: Any) -> None:
@@ -150,8 +160,7 @@ def _thin_plate_spline(found: Findings, one: Any) -> None:
     corners: list[Op] = [ops.Perspective(distortion=2.0 * most / (1.0 + most))] if most else []
     made = ops.AllOf.model_validate({"ops": [*corners, ops.Zoom(factor=(1.0 + most,) * 2)], "p": read(one, "p")})
     note = "corners move as there, and what lies between them by a perspective, where the centre is drawn, too."
-    beyond = border_name(one.flags["padding_mode"]), levels(0)
-    found.add("RandomThinPlateSpline", made, note=note, look=_look(one), beyond=beyond)
+    found.add("RandomThinPlateSpline", made, note=note, look=_look(found, one), beyond=_border(found, one))
 
 
 def _pad_to(found: Findings, one: Any) -> None:
@@ -172,9 +181,19 @@ GEOMETRY: dict[str, Maker] = {
     "PadTo": _pad_to,
     "RandomHorizontalFlip": same(ops.Flip),
     "RandomVerticalFlip": same(ops.Flip, direction="vertical"),
-    "RandomRotation": _rotation,
+    "RandomRotation": same(
+        ops.Rotate, max_deg=lambda one: range_of(one, "degrees"), step=None, look=_look, beyond=lambda found, one: BLACK
+    ),
     "RandomRotation90": _quarter_turns,
     "RandomAffine": _affine,
+    "RandomShear": same(
+        ops.Shear,
+        horizontal_deg=lambda one: range_of(one, "shear_x"),
+        vertical_deg=lambda one: range_of(one, "shear_y"),
+        look=_look,
+        beyond=_border,
+    ),
+    "RandomTranslate": _translation,
     "RandomPerspective": _perspective,
     "RandomElasticTransform": _elastic,
     "RandomThinPlateSpline": _thin_plate_spline,

@@ -158,6 +158,21 @@ def acts_before(made: Sequence[Op], row: Row) -> list[Op]:
     return []
 
 
+def steps_before(made: Iterable[Op], op: Op) -> list[Op]:
+    """The ops that may act on an image before an op of them, or of a group or chain of theirs, does."""
+    before: list[Op] = []
+    for one in made:
+        if one is op:
+            return before
+        if any(held is op for held in with_held(one)):
+            if isinstance(one, ops.AllOf | ops.SomeOf):
+                return [*before, *steps_before(one.ops, op)]
+            chains = one.chains if isinstance(one, ops.OneCrop) else [(held,) for held in getattr(one, "ops", ())]
+            return [*before, *next(steps_before(of, op) for of in chains if _hold(of, [op]))]
+        before += with_held(one)
+    return before
+
+
 def note_of(made: Iterable[Op]) -> str:
     """What is to be said of a policy whose groups have no look of their own."""
     return "" if any(map(has_own_look, made)) else FIRST

@@ -7,6 +7,7 @@ import numpy as np
 
 from augpipe import ops
 from augpipe.ops import Op
+from augpipe.ops.op import Beyond
 from augpipe.recipes.importers.constants import PILLOW
 from augpipe.recipes.importers.findings import Findings, Maker
 from augpipe.recipes.importers.rows import Look
@@ -156,6 +157,7 @@ def same(
     *,
     note: str | Callable[[Any], str] = "",
     look: Callable[[Findings, Any], Look] | None = None,
+    beyond: Callable[[Findings, Any], Beyond] | None = None,
     **fields: Any,
 ) -> Maker:
     """A row of a library's table: one op, as often as the transform.
@@ -164,6 +166,7 @@ def same(
         kind: the op.
         note: what differs, or a function of the transform that tells it.
         look: how it looks between pixels, if it does.
+        beyond: what it shows beyond the image, if it does.
         fields: those of the op, each a value or made of the transform; `p` is the transform's own unless it is one.
     """
 
@@ -172,6 +175,7 @@ def same(
         if "p" in kind.model_fields and "p" not in made:
             made["p"] = found.read(one, "p")
         told = note if isinstance(note, str) else note(one)
-        found.add(found.name_of(one), kind.model_validate(made), note=told, look=look(found, one) if look else None)
+        own, shown = look(found, one) if look else None, beyond(found, one) if beyond else None
+        found.add(found.name_of(one), kind.model_validate(made), note=told, look=own, beyond=shown)
 
     return add

@@ -103,8 +103,7 @@ def unknown(name: str, makers: Iterable[str]) -> str:
     called = plain(name), plain(name).removeprefix("random")
     same = next((f"ops.{kind.__name__}()" for kind in KINDS.values() if plain(kind.__name__) in called), None)
     if instead := same or elsewhere(name, ANSWERS):
-        is_code = re.match(r"[\w.]+[(=]", instead)
-        return f"is not known here; {'write ' if is_code else ''}{instead}"
+        return f"is not known here; write {instead}"
     *others, last = difflib.get_close_matches(name, list(makers), n=3) or [""]
     near = f"{', '.join(others)} and {last} are" if others else f"{last} is" if last else ""
     return f"is not known here; {near}" if near else "is not known here"

@@ -206,13 +206,13 @@ def _augmentation(call: Call) -> Any:
         given |= {"size": given["max_size"], "side": SIDES[call.name]}
     made.__dict__.update(given)
     made.flags = given | ({"bits_factor": given["bits"]} if call.name == "RandomPosterize" else {})
-    samplers = {f"{name}_sampler": None for name in ("scale_2", "scale_4")}
+    samplers = {f"{name}_sampler": None for name in ("scale_2", "scale_4", "translate_x", "translate_y")}
     for name, (argument, *limits) in RANGES.get(call.name, {}).items():
         if (value := given[argument]) is not None:
             samplers[f"{name}_sampler"] = _sampler(value, *limits)
     if call.name == "RandomThinPlateSpline":
         made.dist = _sampler(given["scale"], 0.0, -given["scale"])
-    if call.name == "RandomAffine":
+    if call.name in ("RandomAffine", "RandomShear"):
         samplers |= _of_affine(given)
     made._param_generator = SimpleNamespace(**{**made.flags, **samplers})
     return made
@@ -226,7 +226,7 @@ def _sampler(value: Any, centre: float, least: float, most: float = inf) -> Any:
 
 def _of_affine(given: Mapping[str, Any]) -> dict[str, Any]:
     """Samplers of what an affine map moves and shears, of which kornia takes one, two or four numbers."""
-    translate, scale, shear = given["translate"], given["scale"], given["shear"]
+    translate, scale, shear = (given.get(name) for name in ("translate", "scale", "shear"))
     made: dict[str, Any] = {}
     if translate is not None:
         both = translate if isinstance(translate, list | tuple) else (0.0, translate)
@@ -260,6 +260,7 @@ RANGES: dict[str, dict[str, tuple[str, *tuple[float, ...]]]] = {
     "RandomHue": {"hue_factor": ("hue", 0.0, -0.5)},
     "RandomRotation": {"degrees": ("degrees", 0.0, -360.0)},
     "RandomRotation90": {"times": ("times", 0.0, -3.0, 3.0)},
+    "RandomTranslate": {f"translate_{axis}": (f"translate_{axis}", 0.0, -1.0) for axis in "xy"},
     "RandomSharpness": {"sharpness": ("sharpness", 0.0, 0.0)},
     "RandomSolarize": {"thresholds": ("thresholds", 0.5, 0.0, 1.0), "additions": ("additions", 0.0, -0.5, 0.5)},
 }

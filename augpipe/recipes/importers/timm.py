@@ -123,20 +123,22 @@ def _size(given: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _evaluate(found: Findings, given: Mapping[str, Any]) -> None:
-    height, width = _size(given)
-    if height != width:
-        found.refuse("input_size", f"{height}x{width} of evaluation is not square")
-        return
-    is_training = given["is_training"]  # without augmentation: it crops to the size, by no other settings
-    scale = height if is_training else math.floor(height / float(given["crop_pct"] or DEFAULT_CROP_PCT))
+    size, is_training = _size(given), given["is_training"]  # without augmentation: it crops to the size, by no others
+    crop_pct = 1.0 if is_training else float(given["crop_pct"] or DEFAULT_CROP_PCT)
+    scale = math.floor(size[0] / crop_pct), math.floor(size[1] / crop_pct)
+    crop = ops.CenterCrop(size=size[0] if size[0] == size[1] else size)
     if not isinstance(given["input_size"], int) if is_training else given["crop_mode"] == "squash":
-        squashed = ops.Resize(size=(scale, scale))
-        made: list[Op] = [squashed] if scale == height else [squashed, ops.CenterCrop(size=height)]
+        made: list[Op] = [ops.Resize(size=scale), *([crop] if scale != size else [])]
+    elif size[0] != size[1]:
+        found.refuse(
+            "input_size", f"{size[0]}x{size[1]} of evaluation is not square; crop_mode='squash' is mapped of such"
+        )
+        return
     elif not is_training and given["crop_mode"] == "border":
         fill = levels([round(255 * x) for x in given["mean"]])
-        made = [ops.ResizeLongest(size=scale), ops.Pad(size=(height, width), fill=fill), ops.CenterCrop(size=height)]
+        made = [ops.ResizeLongest(size=scale[0]), ops.Pad(size=size, fill=fill), crop]
     else:
-        made = [ops.CenterCrop(size=(height, width), scale=scale)]
+        made = [ops.CenterCrop(size=size, scale=scale[0])]
     is_random = is_training and given["interpolation"] == "random"  # which timm takes for bilinear there
     found.add("Resize, CenterCrop", *made, look=_look({**given, "interpolation": None} if is_random else given))
 

@@ -5,8 +5,6 @@ from collections.abc import Callable
 from math import isclose
 from typing import Any
 
-from augpipe.recipes.importers.timm import found_in
-
 Arguments = dict[str, Any]
 
 ABSENT: Arguments = {"is_training": False, "hflip": 0.0, "color_jitter": None, "normalize": False}
@@ -36,33 +34,36 @@ def arguments_of(transform: Any) -> Arguments:
     Raises:
         Unread: it is not such a chain, or was changed since.
     """
-    read = dict(ABSENT)
+    read, unmapped = dict(ABSENT), Arguments()
     for one in getattr(transform, "transforms", ()):
         name = type(one).__name__
         if name == "CenterCropOrPad" and one.padding_mode == "reflect":
-            raise _refused({"train_crop_mode": "rkrc"})
-        if name in NOT_MAPPED:
-            raise _refused(NOT_MAPPED[name])
-        if (reader := READERS.get(name)) is None:
+            unmapped |= {"train_crop_mode": "rkrc", "is_training": True}
+        elif name in NOT_MAPPED:
+            unmapped |= NOT_MAPPED[name]
+        elif (reader := READERS.get(name)) is not None:
+            read |= reader(one)
+        else:
             raise Unread(f"create_transform: {name} is not read back. Give from_timm its arguments.")
-        read |= reader(one)
-    if "input_size" not in read:
+    if not unmapped and "input_size" not in read:
         raise Unread(f"a {type(transform).__name__} is not what create_transform makes. Give from_timm such a chain.")
-    if not read["is_training"]:
-        scale, side = read.pop("scale"), read["input_size"][-1]
-        read["crop_pct"] = 1.0 if scale == side else side / (scale + 0.5)  # which is rounded down
+    scale = () if read["is_training"] else read.pop("scale", ())
+    if unmapped:  # refused by name
+        return read | unmapped
+    height, width = read["input_size"]
+    if scale:  # sides of the image are rounded down
+        pairs = [(side, resized) for side, resized in zip((height, width), scale, strict=True)]
+        is_same = all(side == resized for side, resized in pairs)
+        least, most = (
+            max(side / (resized + 1) for side, resized in pairs),
+            min(side / resized for side, resized in pairs),
+        )
+        read["crop_pct"] = 1.0 if is_same else 0.5 * (least + most)
     create = getattr(sys.modules.get("timm.data"), "create_transform", None)
-    if create is not None and not _alike(create(**read), transform):
-        height, width = read["input_size"]
-        if not read["is_training"] and height != width:
-            raise _refused({"input_size": (height, width), "is_training": False})
+    is_square = height == width or read["is_training"] or read.get("crop_mode") == "squash"
+    if create is not None and is_square and not _alike(create(**read), transform):
         raise Unread("create_transform makes another chain of the arguments that this one shows. Give from_timm those.")
     return read
-
-
-def _refused(arguments: Arguments) -> Unread:
-    """Why these arguments cannot be mapped."""
-    return Unread(" ".join(f"{problem.rstrip('.')}." for problem in found_in(arguments).problems))
 
 
 def _alike(one: Any, other: Any) -> bool:
@@ -92,11 +93,11 @@ def _interpolation(one: Any) -> Arguments:
 def _resize(one: Any) -> Arguments:
     is_squashed = not isinstance(one.size, int)
     mode = {"crop_mode": "squash"} if is_squashed else {}
-    return {"scale": one.size[-1] if is_squashed else one.size} | mode | _interpolation(one)
+    return {"scale": tuple(one.size) if is_squashed else (one.size,) * 2} | mode | _interpolation(one)
 
 
 def _resize_keeping_ratio(one: Any) -> Arguments:
-    return {"scale": one.size[-1], "crop_mode": "border"} | _interpolation(one)
+    return {"scale": tuple(one.size), "crop_mode": "border"} | _interpolation(one)
 
 
 def _rand_augment(one: Any) -> Arguments:
@@ -173,9 +174,9 @@ READERS: dict[str, Callable[[Any], Arguments]] = {
 NOT_MAPPED: dict[str, Arguments] = {
     "AugMixAugment": {"auto_augment": "augmix"},
     "Patchify": {"patchify": True},
-    "RandomCropOrPad": {"train_crop_mode": "rkrr"},
-    "RandomResizedCropToSequence": {"naflex": True},
+    "RandomCropOrPad": {"train_crop_mode": "rkrr", "is_training": True},
+    "RandomResizedCropToSequence": {"naflex": True, "is_training": True},
     "ResizeToSequence": {"naflex": True},
-    "TrimBorder": {"crop_border_pixels": 1, "is_training": False},
+    "TrimBorder": {"crop_border_pixels": 1},
 }
-"""The name of a transform -> an argument that has it made, and that cannot be mapped."""
+"""The name of a transform -> arguments that have it made, one of which cannot be mapped."""

@@ -25,7 +25,10 @@ TO_DTYPES = ("ToDtype", "ConvertImageDtype")
 TO_TENSORS = (*OF_PILLOW_IMAGES, *TO_DTYPES)
 """Those behind which an image is a tensor."""
 CONTAINERS = (*TO_TENSORS, "ToPILImage")
-SILENT = ("Identity", "ToPureTensor", "ClampBoundingBoxes", "ConvertBoundingBoxFormat")
+SILENT = (
+    *("Identity", "ToPureTensor", "ClampBoundingBoxes", "ConvertBoundingBoxFormat"),
+    *("ClampKeyPoints", "SanitizeKeyPoints", "SetClampingMode"),
+)
 """Those that change nothing of an image."""
 OF_FORMAT = "boxes: ConvertBoundingBoxFormat changes nothing here: they are returned in the format that is given."
 OTHER_DTYPES = ("int8", "int16", "short", "int32", "int", "int64", "long", "uint16", "uint32", "uint64")

@@ -32,7 +32,7 @@ SEVERAL = "makes several images of one; write CenterCrop, or count=5 in a view o
 def _resize(found: Findings, one: Any) -> None:
     longest: Any = getattr(one, "max_size", None)
     if one.size is None:
-        found.add("Resize", ops.ResizeLongest(size=longest), look=look_of(found, one))
+        found.add("Resize", ops.ResizeLongest(size=longest, rounding="down"), look=look_of(found, one))
     elif len(size := sides(one.size)) == 2:
         found.add("Resize", ops.Resize(size=pair(size)), look=look_of(found, one))
     else:
@@ -168,15 +168,6 @@ def _zoom_out(found: Findings, one: Any) -> None:
     found.add("RandomZoomOut", made, note=note)
 
 
-def _rotation(found: Findings, one: Any) -> None:
-    found.add(
-        "RandomRotation",
-        ops.Rotate(max_deg=tuple(one.degrees), step=None),
-        look=look_of(found, one),
-        beyond=beyond_of(found, one),
-    )
-
-
 def _affine(found: Findings, one: Any) -> None:
     made: list[Op] = []
     if one.scale is not None:
@@ -191,12 +182,6 @@ def _affine(found: Findings, one: Any) -> None:
         made.append(ops.Translate(horizontal=(-right, right), vertical=(-down, down), whole_px="nearest"))
     look = _shrunk(found, one) if one.scale is not None and one.scale[0] < 1.0 else look_of(found, one)
     found.add("RandomAffine", *made, look=look, beyond=beyond_of(found, one))
-
-
-def _perspective(found: Findings, one: Any) -> None:
-    made = ops.Perspective(distortion=one.distortion_scale, p=one.p)
-    note = "corners move by any part of a pixel." + (f" {UNEVEN}" if one.distortion_scale > 0.6 else "")
-    found.add("RandomPerspective", made, note=note, look=_shrunk(found, one), beyond=beyond_of(found, one))
 
 
 def _elastic_transform(found: Findings, one: Any) -> None:
@@ -240,9 +225,18 @@ GEOMETRY: dict[str, Maker] = {
     ),
     "RandomHorizontalFlip": same(ops.Flip),
     "RandomVerticalFlip": same(ops.Flip, direction="vertical"),
-    "RandomRotation": _rotation,
+    "RandomRotation": same(
+        ops.Rotate, max_deg=lambda one: tuple(one.degrees), step=None, p=1.0, look=look_of, beyond=beyond_of
+    ),
     "RandomAffine": _affine,
-    "RandomPerspective": _perspective,
+    "RandomPerspective": same(
+        ops.Perspective,
+        distortion=lambda one: one.distortion_scale,
+        corners="whole_px",
+        note=lambda one: UNEVEN if one.distortion_scale > 0.6 else "",
+        look=_shrunk,
+        beyond=beyond_of,
+    ),
     "ElasticTransform": _elastic_transform,
 }
 """The name of a transform -> what makes ops of it."""

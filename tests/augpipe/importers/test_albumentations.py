@@ -254,7 +254,7 @@ def test_a_drawn_scale_needs_a_crop_behind_it() -> None:
         (
             "Cutout",
             {"num_holes": 2, "max_h_size": 8, "max_w_size": 9, "fill_value": 7},
-            ops.CoarseDropout(num=(2, 2), height=(8, 8), width=(9, 9), fill=7, p=1),
+            ops.CoarseDropout(num=(2, 2), height=(8, 8), width=(9, 9), fill=7, from_centers=True, p=1),
         ),
         (
             "GridDropout",

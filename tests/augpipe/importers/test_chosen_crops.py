@@ -148,3 +148,61 @@ def test_a_replay_compose_is_a_compose() -> None:
     (made,) = read("A.OneOrOther(A.HorizontalFlip(), A.VerticalFlip(), p=0.3)", "2")
     both = (ops.Flip(p=1.0), ops.Flip(direction="vertical", p=1.0))
     assert made == ops.OneOf(ops=both, weights=(0.3, 0.7))
+
+
+FLIP, INVERT = ops.Flip(p=1.0), ops.Invert(p=1.0)
+
+
+@pytest.mark.parametrize(
+    ("version", "group", "made"),
+    [
+        *(
+            (version, f"A.{outer}(A.OneOrOther(A.HorizontalFlip(), A.InvertImg(), p=0.3)", inner)
+            for version in "12"
+            for outer, inner in (("OneOrOther", ops.OneOf(ops=(FLIP, INVERT), weights=(0.3, 0.7))),)
+        ),
+        (
+            "2",
+            "A.OneOrOther(A.SomeOf([A.HorizontalFlip(p=1), A.InvertImg(p=1)], n=1, p=0.3)",
+            ops.SomeOf(ops=(FLIP, INVERT), num=(1, 1), p=0.3),
+        ),
+        (
+            "2",
+            "A.OneOrOther(A.OneOf([A.HorizontalFlip(), A.InvertImg()], p=0.3)",
+            ops.OneOf(ops=(FLIP, INVERT), weights=(0.5, 0.5)),
+        ),
+        ("2", "A.OneOrOther(A.HorizontalFlip(p=0)", ops.Flip(p=0.0)),
+        ("1", "A.OneOrOther(A.HorizontalFlip(p=0)", FLIP),
+    ],
+)
+def test_what_a_choice_forces_has_no_chance_but_where_the_library_looks_at_it(
+    version: str, group: str, made: ops.Op
+) -> None:
+    """Version 2's SomeOf and either version's OneOrOther draw by their p also where something chooses them."""
+    (chosen,) = read(f"{group}, A.ToGray(), p=0.6)", version)
+    assert chosen == ops.OneOf(ops=(made, ops.Grayscale(p=1.0)), weights=(0.6, 0.4))
+    held = group.partition("(")[2]
+    if "p=0)" not in group:  # which is never chosen there
+        (chosen,) = read(f"A.OneOf([A.NoOp(p=0.5), {held}], p=0.9)", version)
+        assert isinstance(chosen, ops.OneOf) and chosen.ops[1] == made
+
+
+def test_version_1_forces_the_first_of_a_sequence_that_is_chosen() -> None:
+    """Its Sequential hands on what forces it, which the first of its transforms takes."""
+    held = "A.Sequential([A.HorizontalFlip(p=0.3), A.InvertImg(p=0.3)], p=0.5)"
+    chosen = {version: read(f"A.OneOf([A.NoOp(p=0.5), {held}], p=0.9)", version)[0] for version in "12"}
+    for version, first in (("1", 1.0), ("2", 0.3)):
+        inner = ops.AllOf(ops=(ops.Flip(p=first), ops.Invert(p=0.3)))
+        assert isinstance(made := chosen[version], ops.OneOf) and made.ops[1] == inner
+    (alone,) = read(held, "1")
+    assert alone == ops.AllOf(ops=(ops.Flip(p=0.3), ops.Invert(p=0.3)))
+
+
+def test_what_a_compose_applies_where_it_leaves_out_the_rest_is_told() -> None:
+    listed = "[A.InvertImg(p=0.5), A.HorizontalFlip(always_apply=True)], p=0.5"
+    found = importers.from_text(f"A.Compose([A.Compose({listed})])", version="1")
+    assert [row.verdict for row in found.rows] == ["exact", "exact", "near"]
+    assert found.notes == (
+        "Compose: applies HorizontalFlip to all images there, as always_apply=True says, and here with the others.",
+    )
+    assert not importers.from_text(f"A.Compose([A.Sequential({listed})])", version="1").notes

@@ -98,7 +98,10 @@ def test_images_are_in_0_to_1() -> None:
     [
         (make("Resize", flags={"size": (30, 40), "side": "short"}), ops.Resize(size=(30, 40), align_corners=True)),
         (make("Resize", flags={"size": 30, "side": "short"}), ops.ResizeShortest(size=30, align_corners=True)),
-        (make("Resize", flags={"size": 30, "side": "long"}), ops.ResizeLongest(size=30, align_corners=True)),
+        (
+            make("Resize", flags={"size": 30, "side": "long"}),
+            ops.ResizeLongest(size=30, rounding="down", align_corners=True),
+        ),
         (make("CenterCrop", flags={"size": (30, 40)}), ops.RandomCrop(size=(30, 40), p=0)),
         (
             make(
@@ -348,3 +351,20 @@ def test_a_sequential_of_torch_is_of_the_library_of_what_it_holds() -> None:
         importers.from_torchvision(held)
     with pytest.raises(ValueError, match=r"Sequential of torch\.nn\.modules\.container is not a transform of"):
         importers.from_object(torch.nn.Sequential())
+
+
+def test_a_shear_and_a_move_alone() -> None:
+    """As the parts of an affine map; a move along one axis leaves the other alone."""
+    sheared = ops.Shear(horizontal_deg=(-10, 10), vertical_deg=(0, 0), p=0.5)
+    moved = ops.Translate(horizontal=(-0.1, 0.2), vertical=(0, 0), p=0.3)
+    for call, made, border in (
+        ("K.RandomShear(10.)", sheared, "constant"),
+        ("K.RandomTranslate((-0.1, 0.2), padding_mode='border', p=0.3)", moved, "edge"),
+    ):
+        (row,) = importers.from_text(call).rows
+        assert (row.ops, row.beyond and row.beyond[0]) == ((made,), border)
+    zeros, none = {"padding_mode": "zeros"}, between(0.0, 0.0)
+    shear = make("RandomShear", p=0.5, flags=zeros, shear_x_sampler=between(-10.0, 10.0), shear_y_sampler=none)
+    move = make("RandomTranslate", p=0.3, flags=zeros, translate_x_sampler=between(-0.1, 0.2), translate_y_sampler=None)
+    assert importers.from_kornia(shear).rows[0].ops == (sheared,)
+    assert importers.from_kornia(move).rows[0].ops == (moved,)

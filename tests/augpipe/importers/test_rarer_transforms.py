@@ -1,5 +1,7 @@
 """Transforms that few published recipes hold: what they become, and what is told of them."""
 
+from typing import Literal
+
 import numpy as np
 import pytest
 
@@ -476,3 +478,19 @@ def test_what_a_perspective_cuts_off_is_not_seen_behind_it() -> None:
     _, turned = found.recipe.ops
     assert turned == ops.AllOf(ops=(ops.Rotate(max_deg=(-90, 90), step=None, p=0.5),), own_look="bilinear")
     assert found.rows[1].verdict == "exact"
+
+
+@pytest.mark.parametrize(("name", "direction"), [("IAAFliplr", "horizontal"), ("IAAFlipud", "vertical")])
+def test_a_flip_of_imgaug_is_a_flip(name: str, direction: Literal["horizontal", "vertical"]) -> None:
+    (row,) = importers.from_text(f"A.{name}(p=0.3)").rows
+    assert (row.ops, row.verdict) == ((ops.Flip(direction=direction, p=0.3),), "exact")
+
+
+@pytest.mark.parametrize(("padding", "px"), [("7", 7), ("(3, 5)", (3, 5)), ("(1, 2, 3, 4)", (1, 2, 3, 4))])
+def test_a_padding_by_pixels(padding: str, px: int | tuple[int, ...]) -> None:
+    """Columns first, then rows; or left, top, right and bottom."""
+    found = importers.from_text(f"A.Pad({padding}, fill=9, border_mode=cv2.BORDER_CONSTANT)", version="2")
+    made = ops.Pad.model_validate({"px": px, "border": "constant", "fill": 9.0})
+    assert found.recipe.ops == (made,) and found.rows[0].verdict == "exact"
+    (seldom,) = importers.from_text(f"A.Pad({padding}, border_mode=4, p=0.3)", version="2").recipe.ops
+    assert isinstance(seldom, ops.OneCrop) and seldom.weights == (0.3, 0.7)

@@ -231,14 +231,15 @@ def test_the_version_of_albumentations_is_told_by_the_arguments() -> None:
 def test_what_cannot_be_mapped_is_left_out_where_that_is_asked_for() -> None:
     text = "A.Compose([A.HorizontalFlip(), A.RandomGravel(p=0.1), A.Normalize()])"
     with pytest.raises(
-        ValueError, match=r"RandomGravel: is not known here; no op here does it: .*\nLeave them out by strict=False"
+        ValueError,
+        match=r"RandomGravel: is not known here; write a .*: no op here does it\nLeave them out by strict=False",
     ):
         importers.from_text(text)
     found = importers.from_text(text, strict=False)
     assert found.recipe.ops == (ops.Flip(), ops.Normalize())
     assert [row.verdict for row in found.rows] == ["exact", "left out", "exact"]
     assert any(
-        note.startswith("RandomGravel: is not known here; no op") and note.endswith(": left out.")
+        note.startswith("RandomGravel: is not known here; write") and note.endswith(": left out.")
         for note in found.notes
     )
     assert found.table().text().splitlines()[2].split("   ")[0].strip() == "RandomGravel"
@@ -325,7 +326,7 @@ KORNIA: dict[str, Any] = {
     "K.RandomSharpness(0.7)": ops.Sharpness(factor=(0, 0.7), p=0.5),
     "K.RandomBrightness((0.6, 1.4))": ops.BrightnessContrast(brightness=(-0.4, 0.4), contrast=(0, 0), p=1.0),
     "K.RandomGaussianBlur(3, (0.1, 2.0))": ops.GaussianBlur(sigma_px=(0.1, 2.0), kernel_px=3, p=0.5),
-    "K.LongestMaxSize(64)": ops.ResizeLongest(size=64, align_corners=True),
+    "K.LongestMaxSize(64)": ops.ResizeLongest(size=64, rounding="down", align_corners=True),
     "K.ColorJitter(hue=1.0)": ops.ColorJitter(
         **dict.fromkeys(("brightness", "contrast", "saturation"), (1, 1)), hue=(-0.5, 0.5), about="mean", space="hsv"
     ),
@@ -362,7 +363,7 @@ def test_a_resize_of_kornia_s_geometry_is_one_of_its_own() -> None:
     text = "nn.Sequential(kornia.geometry.transform.Resize({}), K.RandomHorizontalFlip())"
     for arguments, expected in (
         ("9", ops.ResizeShortest(size=9)),
-        ("9, side='long'", ops.ResizeLongest(size=9)),
+        ("9, side='long'", ops.ResizeLongest(size=9, rounding="down")),
         ("size=(8, 9)", ops.Resize(size=(8, 9))),
         ("9, align_corners=True", ops.ResizeShortest(size=9, align_corners=True)),
     ):
@@ -398,6 +399,16 @@ def test_which_boxes_stay_is_an_option_of_the_call() -> None:
     assert found.recipe.ops == (ops.Flip(),) and [row.verdict for row in found.rows] == ["exact", "near"]
     (told,) = found.notes
     assert "targets=TargetOptions(boxes='corners', min_area=9)" in told and "one of its sides is below 3." in told
+
+
+def test_what_changes_no_image_says_nothing() -> None:
+    """Points that are not shown are left out here, too."""
+    listed = "v2.RandomHorizontalFlip(), v2.ClampKeyPoints(), v2.SetClampingMode('soft'), v2.SanitizeKeyPoints()"
+    found = importers.from_text(f"v2.Compose([v2.ToImage(), {listed}, v2.ConvertImageDtype()])")
+    assert found.recipe.ops[0] == ops.Flip() and len(found.rows) == 1 and not found.notes
+    assert found == importers.from_text(
+        "v2.Compose([v2.ToImage(), v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32, scale=True)])"
+    )
 
 
 @pytest.mark.parametrize("name", ["min_size", "min_area"])
@@ -624,7 +635,7 @@ def test_usual_names_of_libraries_need_no_import(call: str) -> None:
         ("K.RandomMixUpV2()", "RandomMixUpV2: is not known here; write mixing=[ops.MixUp()] of the Recipe"),
         ("K.RandomCutMixV2()", "RandomCutMixV2: is not known here; write mixing=[ops.CutMix()] of the Recipe"),
         ("T.AugMix()", "AugMix: is not known here; write recipes.trivial_augment_wide(224), or *policies.trivial"),
-        ("K.RandomRain()", "RandomRain: is not known here; no op here does it"),
+        ("K.RandomRain()", "RandomRain: is not known here; write a change of such images before they are stored"),
         ("T.FixedSizeCrop((64, 64))", "FixedSizeCrop: is not known here; write ops.RandomCrop(size=224, pad_if_needed"),
         (
             "T.RandomCrop(64, fill={'others': 'red'})",

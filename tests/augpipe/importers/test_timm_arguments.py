@@ -132,6 +132,10 @@ def test_an_image_is_squashed_where_timm_squashes_it() -> None:
     found = importers.from_timm(input_size=96, is_training=False, crop_mode="squash", crop_pct=0.75)
     assert found.recipe.ops[:2] == (ops.Resize(size=(128, 128)), ops.CenterCrop(size=96))
     assert importers.from_timm(input_size=96, no_aug=True).recipe.ops[0] == ops.CenterCrop(size=(96, 96), scale=96)
+    found = importers.from_timm(input_size=(3, 96, 60), is_training=False, crop_mode="squash", crop_pct=0.75)
+    assert found.recipe.ops[:2] == (ops.Resize(size=(128, 80)), ops.CenterCrop(size=(96, 60)))
+    found = importers.from_timm(input_size=(3, 96, 60), is_training=True, no_aug=True)
+    assert found.recipe.ops[0] == ops.Resize(size=(96, 60))
 
 
 def test_a_border_of_the_mean_is_shown_around_all_of_an_image() -> None:
@@ -245,6 +249,8 @@ CHAINS: tuple[dict[str, Any], ...] = (
     {"is_training": False, "crop_mode": "border", "mean": (0.5, 0.5, 0.5)},
     {"is_training": False, "crop_mode": "border", "mean": (0.2, 0.4, 0.6), "normalize": False},
     {"is_training": False, "crop_mode": "squash", "normalize": False},
+    {"is_training": False, "crop_mode": "squash", "input_size": (3, 224, 256)},
+    {"is_training": True, "no_aug": True, "input_size": (3, 224, 256)},
     {"is_training": False, "input_size": 64, "crop_pct": 1.0},
     {"is_training": True, "no_aug": True, "mean": (0, 0, 0), "std": (1, 1, 1)},
     {"is_training": True, "auto_augment": "rand-m9-mstd0", "mean": (0, 0, 0), "hflip": 1, "scale": (1, 1)},
@@ -341,30 +347,32 @@ def test_what_create_transform_does_not_make_is_refused(monkeypatch: pytest.Monk
         ({"naflex": True}, [("RandomResizedCropToSequence", {})]),
         ({"naflex": True}, [("ResizeToSequence", {})]),
         ({"patchify": True}, [CROPPED, ("Patchify", {})]),
-        ({"crop_border_pixels": 3}, [("TrimBorder", {})]),
+        ({"crop_border_pixels": 3, "is_training": False}, [("TrimBorder", {})]),
     ],
 )
 def test_a_chain_of_what_is_not_mapped_is_refused_as_its_argument(
     arguments: dict[str, Any], listed: list[tuple[str, dict[str, Any]]]
 ) -> None:
-    reasons = "is not mapped|are mapped|one pass does not"
-    with pytest.raises(ValueError, match=reasons) as of_arguments:
-        importers.from_timm(**arguments, is_training=True)
-    with pytest.raises(ValueError, match=reasons) as of_chain:
-        importers.from_timm(chain(*listed))
-    assert str(of_chain.value).rstrip(".") in str(of_arguments.value)
+    """By `from_torchvision`, too; and all else of it is imported where it may be."""
+    made = chain(*listed, TENSOR, NORMALIZED)
+    type(made.transforms[0]).__module__ = "timm.data.transforms"
+    with pytest.raises(ValueError, match="of timm's transforms cannot be imported") as of_arguments:
+        importers.from_timm(**{"is_training": True} | arguments)
+    told = str(of_arguments.value).split("\n")[1].strip()
+    for take in (importers.from_timm, importers.from_torchvision):
+        with pytest.raises(ValueError, match=r"1 of timm's transforms cannot be imported") as of_chain:
+            take(made)
+        assert told in str(of_chain.value)
+    left = importers.from_torchvision(made, strict=False)
+    assert [row.name for row in left.rows if row.verdict == "left out"] == [told.partition(":")[0]]
+    assert left.recipe.ops[-1] == ops.Normalize()
 
 
-@pytest.mark.parametrize(
-    "resized",
-    [
-        ("Resize", {"size": (256, 292), "interpolation": Interpolation.BICUBIC}),
-        ("ResizeKeepRatio", {"size": (256, 292), "interpolation": Interpolation.BICUBIC}),
-    ],
-)
-def test_a_chain_of_evaluation_that_is_not_square_is_refused_for_that(
-    monkeypatch: pytest.MonkeyPatch, resized: tuple[str, dict[str, Any]]
-) -> None:
-    monkeypatch.setitem(sys.modules, "timm.data", SimpleNamespace(create_transform=lambda **arguments: "another chain"))
-    with pytest.raises(ValueError, match=r"^input_size: 224x256 of evaluation is not square\.$"):
-        importers.from_timm(chain(resized, ("CenterCrop", {"size": (224, 256)}), TENSOR, NORMALIZED))
+def test_a_chain_of_evaluation_that_is_not_square_is_refused_for_that() -> None:
+    resized: tuple[str, dict[str, Any]] = (
+        "ResizeKeepRatio",
+        {"size": (256, 292), "interpolation": Interpolation.BICUBIC},
+    )
+    made = chain(resized, ("CenterCrop", {"size": (224, 256)}), TENSOR, NORMALIZED)
+    with pytest.raises(ValueError, match=r"input_size: 224x256 of evaluation is not square; crop_mode='squash' is map"):
+        importers.from_timm(made)

@@ -131,7 +131,7 @@ def test_crops_resizes_and_paddings_are_a_chain() -> None:
         ),
         ([make("Resize", size=[30, 40], interpolation=2)], (ops.Resize(size=(30, 40)),)),
         ([make("Resize", size=(300,), max_size=500)], (ops.ResizeShortest(size=300, max_size=500),)),
-        ([make("Resize", size=None, max_size=500)], (ops.ResizeLongest(size=500),)),
+        ([make("Resize", size=None, max_size=500)], (ops.ResizeLongest(size=500, rounding="down"),)),
         (
             [random_crop((32, 40), padding=[1, 2, 3, 4], padding_mode="edge", pad_if_needed=True)],
             (ops.Pad(px=(1, 2, 3, 4), border="edge"), ops.RandomCrop(size=(32, 40), pad_if_needed=True, border="edge")),
@@ -476,7 +476,7 @@ def test_the_real_ones(version: str) -> None:
     assert found.recipe.ops[5] == ops.OneOf(
         ops=(ops.Grayscale(p=1), ops.GaussianBlur(sigma_px=(0.5, 1), kernel_px=3, p=1))
     )
-    assert found.recipe.ops[-2] == ops.Perspective(distortion=0.3, p=0.5)
+    assert found.recipe.ops[-2] == ops.Perspective(distortion=0.3, corners="whole_px", p=0.5)
     assert found.recipe.ops[-1] == ops.Normalize(mean=(0.5,) * 3, std=(0.25,) * 3)
     assert "AutoAugment: geometry acts before tone." in found.notes  # five passes would be too many
 

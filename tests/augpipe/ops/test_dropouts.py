@@ -122,3 +122,18 @@ def test_random_levels_are_those_of_a_view() -> None:
 def test_impossible_fields_are_refused(make: Callable[[], ops.Op], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("length", [11, 40, 200])
+def test_rectangles_from_centers_are_those_of_cutout(length: int) -> None:
+    """As albumentations 1.3.1 makes them of each centre: clipped, and from there as long as there is room."""
+    op = ops.CoarseDropout(num=(1, 1), height=(length,) * 2, width=(length,) * 2, from_centers=True, p=1.0)
+    edges = plan(Recipe(ops=(op,)), range(4_000), sizes=[(30, 50)] * 4_000).rows["drawn"]["coarse_dropout"]["edges"]
+    for axis, side in ((0, 50), (1, 30)):
+        first = np.clip(np.arange(side + 1) - length // 2, 0, side)
+        expected = np.bincount(first * 1_000 + np.clip(first + length, 0, side))
+        found = np.bincount(edges[:, 0, axis] * 1_000 + edges[:, 0, axis + 2], minlength=len(expected))
+        assert not found[np.flatnonzero(expected == 0)].any() and len(found) == len(expected)
+        if (expected > 0).sum() > 1:
+            shares = expected[expected > 0] / expected.sum()
+            assert stats.chisquare(found[expected > 0], 4_000 * shares).pvalue > 1e-4

@@ -842,6 +842,8 @@ def test_an_op_writes_the_fields_that_it_wrote_when_it_came(request: pytest.Fixt
         (ops.ResizeShortest(align_corners=True), "align_corners"),
         (ops.ResizeShortest(rounding="nearest"), "rounding"),
         (ops.ResizeLongest(align_corners=True), "align_corners"),
+        (ops.ResizeLongest(rounding="down"), "rounding"),
+        (ops.CoarseDropout(from_centers=True), "from_centers"),
         (ops.RandomResizedCrop(align_corners=True), "align_corners"),
         (ops.ElasticTransform(side_px=224), "side_px"),
         (ops.QuarterTurn(swaps_sides=True), "swaps_sides"),
