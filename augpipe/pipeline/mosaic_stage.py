@@ -166,7 +166,7 @@ def _are_beyond(rows: Rows, places: Floats, windows: Floats) -> Bools:
     of_place = places[:, [[0, 1], [2, 1], [0, 3], [2, 3]]] - corner[:, None]
     of_output = np.array([[0, 0], [1, 0], [0, 1], [1, 1]]) * sides[:, None] @ steps
     of_pixels = of_place @ np.linalg.inv(steps)
-    beyond = (sides < 0.0).any(axis=1)
+    beyond: Bools = np.any(sides < 0.0, axis=1)
     for found, first, last in (
         (of_output, places[:, :2] - corner, places[:, 2:] - corner),
         (of_pixels, 0.0 * sides, sides),
