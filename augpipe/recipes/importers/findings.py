@@ -52,6 +52,11 @@ USUAL_LOOK = Look(interpolation="bilinear", antialias=True)
 """That of a recipe whose transforms do not look between pixels."""
 
 
+BY_NAME = "by its name; what it does otherwise is left out."
+HOMES = ("", "albumentations", "augpipe", "builtins", "kornia", "timm", "torch", "torchvision", "types")
+"""Where classes of transforms are from that do what their names say; of a text, and of most dicts, none is told."""
+
+
 @dataclass(kw_only=True)
 class Findings:
     """What was found so far."""
@@ -124,7 +129,14 @@ class Findings:
             if name not in makers:
                 raise ValueError(NOT_RUN if name.endswith(OF_SCRIPT) else unknown(name, makers))
             self._check_only(one, self.only.get(name, {}))
+            before, noted = len(self.rows), len(self.notes)
             makers[name](self, one)
+            if home := _other_home(one):
+                self.note(f"{name}: is a class of {home}, taken for that of {self.source} {BY_NAME}")
+            for note in self.notes[noted:]:
+                if note.endswith(BY_NAME):  # of what it holds, too
+                    for place in range(before, len(self.rows)):
+                        self.differs(place, note, is_noted=True)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             if self._never_happens(one):
                 self.rows.append(Row(name=name, verdict="exact", note="p=0: it never happens."))
@@ -408,6 +420,14 @@ class Findings:
         if len(labels) == 1:
             here = f"255, or {labels[0]} by targets=TargetOptions(mask_fill={labels[0]})."
         self.note(f"label maps: there they show {shown} beyond the image; here {here}")
+
+
+def _other_home(one: Any) -> str:
+    """The module of a transform's class, where that is none of a library."""
+    home = (
+        str(one.get("__class_fullname__", "")).rpartition(".")[0] if isinstance(one, Mapping) else type(one).__module__
+    )
+    return "" if home.partition(".")[0] in HOMES else home
 
 
 def _share(some: Iterable[Op], others: Sequence[Op]) -> bool:

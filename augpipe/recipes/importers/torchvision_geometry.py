@@ -56,6 +56,10 @@ def pair(size: Any) -> tuple[int, int]:
     return both[0], both[-1]
 
 
+NEAREST = ("nearest", "nearest-exact", "nearest_exact")
+"""Names of the nearest pixel, which are one for PIL images."""
+
+
 def look_of(found: Findings, one: Any) -> Look:
     """How a transform looks between pixels: shrunk PIL images are averaged, and tensors where it is told to."""
     given = getattr(one, "interpolation", "bilinear")
@@ -64,7 +68,8 @@ def look_of(found: Findings, one: Any) -> Look:
     if hasattr(one, "antialias"):
         of_either = one.antialias is not False  # None averages PIL images alone
         averages = {"pillow": True, "tensors": one.antialias is True}.get(found.container, of_either)
-    return Look(interpolation=str(mode), antialias=averages)
+    name = "nearest" if str(mode) in NEAREST else str(mode)
+    return Look(interpolation=name, antialias=averages)
 
 
 def _shrunk(found: Findings, one: Any) -> Look:

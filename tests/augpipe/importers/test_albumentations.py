@@ -932,3 +932,10 @@ def test_mirrored_paddings_are_told_where_no_pass_is_left() -> None:
     turns = ", ".join(["A.Rotate((30, 30), p=1)"] * 9)
     found = importers.from_text(f"A.Compose([A.PadIfNeeded(60, 80), {turns}])", version="1")
     assert any("repeats the padded image there" in note or "seen again" in note for note in found.notes)
+
+
+def test_a_class_of_ones_own_is_not_taken_for_the_librarys_without_a_word() -> None:
+    own = {"__class_fullname__": "__main__.HorizontalFlip", "p": 0.5, "always_apply": False}
+    found = importers.from_albumentations(compose(CROP, own))
+    told = "is a class of __main__, taken for that of albumentations by its name; what it does otherwise is left out."
+    assert f"HorizontalFlip: {told}" in found.notes and found.rows[-1].verdict == "near"

@@ -17,7 +17,7 @@ def between(low: float, high: float) -> Any:
 
 def make(name: str, *children: Any, p: float = 1.0, flags: Any = None, **sampled: Any) -> Any:
     """An object of a class of that name, with what kornia keeps of its arguments."""
-    made = type(name, (), {"children": lambda self: iter(children)})()
+    made = type(name, (), {"__module__": "kornia.augmentation", "children": lambda self: iter(children)})()
     made.p, made.p_batch, made.flags = p, 1.0, flags or {}
     made._param_generator = SimpleNamespace(**sampled)
     return made

@@ -23,7 +23,7 @@ class Policy(Enum):
 
 def make(name: str, **attributes: Any) -> Any:
     """An object of a class of that name."""
-    made = type(name, (), {})()
+    made = type(name, (), {"__module__": "torchvision.transforms"})()
     vars(made).update(attributes)
     return made
 
@@ -639,3 +639,20 @@ def test_the_presets_of_torchvisions_detection_are_imported(preset: str, steps: 
         "boxes: ConvertBoundingBoxFormat changes nothing here: they are returned in the format that is given."
         in found.notes
     )
+
+
+def test_a_class_of_ones_own_is_not_taken_for_the_librarys_without_a_word() -> None:
+    own = type("RandomInvert", (), {"__module__": "train.own", "p": 1.0})()
+    for chain in ([CROP, own], [CROP, make("RandomApply", transforms=[own], p=0.5)]):
+        found = importers.from_torchvision(compose(*chain))
+        told = "is a class of train.own, taken for that of torchvision by its name; what it does otherwise is left out."
+        assert f"RandomInvert: {told}" in found.notes and found.rows[-1].verdict == "near"
+    assert importers.from_torchvision(compose(CROP, INVERT)).rows[-1].verdict == "exact"
+
+
+def test_the_nearest_pixel_has_two_names() -> None:
+    texts = [f"T.Resize((64, 48), interpolation=InterpolationMode.{name})" for name in ("NEAREST", "NEAREST_EXACT")]
+    plain, exactly = (importers.from_text(text) for text in texts)
+    assert plain.recipe == exactly.recipe and exactly.recipe.interpolation == "nearest" and plain.notes == exactly.notes
+    one = make("Resize", size=(64, 48), antialias=True, interpolation=make("Mode", value="nearest-exact"))
+    assert importers.from_torchvision(one).recipe == plain.recipe
