@@ -67,7 +67,7 @@ def training_schedule(config: DataConfig) -> Schedule:
     if config.recipe == "deep_image":
         return Schedule.of(recipes.deep_image(config.size, config.scales))
     if config.recipe == "evaluation":
-        return Schedule.of(recipes.evaluation(config.size, config.eval_scale or recipes.usual_scale(config.size)))
+        return Schedule.of(recipes.evaluation(config.size, config.eval_scale))
     names = [name for name in RECIPE_NAMES if name != "none"]
     if config.recipe in names:
         return Schedule.of(load_recipe(config.recipe, config.size))
