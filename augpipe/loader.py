@@ -139,7 +139,8 @@ class Loader(Generic[FrameworkName]):
         max_pixels: larger images are refused before they are decoded.
         classes: for a path: the classes and their order, instead of those that are found. Give a validation set the
             training set's, and its labels agree with them.
-        split: for a folder that holds several: "train", "val", ..., or the name of a folder in it.
+        split: for a folder that holds several, or a list with a column `split`: "train", "val", ..., or the name of a
+            folder in it.
         holdout: a split that is drawn: split="val" is this share of all samples, drawn by their ids, split="train" the
             others, so that the two never overlap. It takes a source, too.
         split_seed: another one, 0..2^64 - 1, draws other samples.
