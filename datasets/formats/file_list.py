@@ -10,7 +10,7 @@ from itertools import islice
 from sys import intern
 from typing import NoReturn, TextIO
 
-from augpipe.datasets.files.image_files import EXTENSIONS, FileSource
+from augpipe.datasets.files.image_files import EXTENSIONS, FileSource, is_image_name
 from augpipe.datasets.files.splits import chosen, remedy
 from augpipe.datasets.formats.list_columns import Columns, Wanted, choose_columns, column_names
 from augpipe.datasets.metadata.label_names import LabelArgument
@@ -305,11 +305,17 @@ def _check_root(path: str, base: str, names: NameTable) -> None:
     which = "it is not there:" if len(names) == 1 else f"none of the first {len(looked_at)} is there, e.g."
     first = os.path.join(base, names[0])
     with_suffix = next((first + suffix for suffix in EXTENSIONS if os.path.lexists(first + suffix)), None)
-    remedy = (
-        f"{printable(with_suffix)} is: write names with their suffix."
-        if with_suffix
-        else ("Write paths relative to the list's folder, or pass root= to FileListSource.")
-    )
+    *before, last = names[0].rsplit(maxsplit=1)
+    if with_suffix:
+        what_to_do = f"{printable(with_suffix)} is: write names with their suffix."
+    elif before and is_image_name(before[0]):
+        example = printable(f"{before[0]},{last}")
+        what_to_do = (
+            f"A blank stands between the path and {last!r}, and blanks are part of a path. Write 'path,label', as "
+            f"{example}, or a tab between them."
+        )
+    else:
+        what_to_do = "Write paths relative to the list's folder, or pass root= to FileListSource."
     raise ValueError(
-        f"{printable(path)} lists {count(len(names), 'photograph')}, and {which} {printable(first)}. {remedy}"
+        f"{printable(path)} lists {count(len(names), 'photograph')}, and {which} {printable(first)}. {what_to_do}"
     )
