@@ -61,8 +61,8 @@ def _refuse_unlabelled(source: Source, field: str, what: str) -> None:
     if len(missing):
         raise ValueError(
             f"{field} has {len(missing)} of {count(len(source), 'photograph')} without a label, such as "
-            f"{source.name(int(missing[0]))}: {what} needs a class of each. Give each a label, or leave them out of the "
-            "source."
+            f"{source.name(int(missing[0]))}: {what} needs a class of each. Give each a label, or leave them out "
+            "of the source."
         )
 
 

@@ -244,8 +244,15 @@ def test_a_list_of_several_splits_that_is_read_as_one_is_warned_of(
 
 def test_a_split_that_a_list_does_not_have_is_refused(tmp_path: Path) -> None:
     path = put_list(tmp_path, SPLITS)
-    with pytest.raises(ValueError, match=r"list.csv holds no split 'test', but 'Validation', 'train'. Name one of these"):
+    with pytest.raises(ValueError, match=r"list.csv holds no split 'test', but 'Validation', 'train'. Name one"):
         open_source(path, split="test")
     path = put_list(tmp_path, "path,label\n0.jpg,cat\n1.jpg,dog\n", "plain.csv")
     with pytest.raises(ValueError, match=r'plain.csv holds no split .train.* split="train", holdout=0.1 draws one'):
         open_source(path, split="train")
+
+
+@pytest.mark.parametrize("text", ["0.jpg 0\n1.jpg 1\n", "photos/0.jpg  0\nphotos/1.jpg 1\n"])
+def test_a_blank_between_path_and_label_is_told(tmp_path: Path, text: str) -> None:
+    """As of ImageNet's and Caffe's lists; in the second one the folder is another one, too."""
+    with pytest.raises(ValueError, match=r"2 photographs.*0.jpg +0. A blank stands between .* Write 'path,label', as"):
+        FileListSource(put_list(tmp_path, text, "val.txt"))
