@@ -492,7 +492,8 @@ class Loader(Generic[FrameworkName]):
                 it is the first one at which the epoch holds the sample. A sticky order that mixes needs "rank 1 of 4".
 
         Raises:
-            ValueError: the line does not name a sample, or it has another seed or other ranks than the loader.
+            ValueError: the line does not name a sample, or it has another seed or other ranks than the loader, or is
+                of a part of a source that the loader does not read.
             SampleError: the image cannot be used, and on_error is "raise".
         """
         named = ItemLine.read(line)
@@ -500,6 +501,7 @@ class Loader(Generic[FrameworkName]):
             raise ValueError(f"{line!r} counts in steps, which only a run does: augpipe replay RUN LINE knows them.")
         if named.seed not in (None, self.seed):
             raise ValueError(f"{line!r} is of seed {named.seed}, and this loader's is {self.seed}. Make one with that.")
+        named.check_part(self.source)
         mixes = self.schedule.at(self.epoch if named.epoch is None else named.epoch).mixes_samples
         if self.shuffle == "sticky" and mixes and named.of != self.world_size:
             raise ValueError(
