@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, Self, get_args
+from typing import TYPE_CHECKING, Any, Generic, Never, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -170,6 +170,15 @@ class Batch(Generic[Array]):
 
     def __len__(self) -> int:
         return len(self.sample_ids)
+
+    if not TYPE_CHECKING:  # for which it would make every name one of a batch
+
+        def __getattr__(self, name: str) -> Never:
+            """What the images have is named there, as `batch.images.shape`."""
+            told = f"a Batch has no attribute {name!r}"
+            if not name.startswith("_") and hasattr(vars(self).get("images"), name):
+                told += f", its images have: take batch.images.{name}, or images, labels = batch"
+            raise AttributeError(told, name=name, obj=self)
 
 
 def _each(part: Any, change: Callable[[Any], Any]) -> Any:
