@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, Self, get_args
+from typing import TYPE_CHECKING, Any, Generic, Never, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,9 @@ class Batch(Generic[Array]):
     positions: npt.NDArray[np.int64] | None = None
     """(B,) int64, where they stand in their epoch, from 0 on, of a loader with a sampler, which may draw a sample
     twice; None without one."""
+    part: int | None = None
+    """How many samples the source holds, where it is a part of another one, such as a split that is drawn: sample ids
+    count within that part. None where it is whole."""
     columns: Mapping[str, Any] = field(default_factory=dict)
     """Further columns of a source that has some, such as a caption -> (B,) values; see `source.ColumnedSource`."""
     targets: Any = None
@@ -129,13 +132,18 @@ class Batch(Generic[Array]):
         )
 
     def line(self, position: int = 0) -> str:
-        """What names an image of the batch for ever, "seed 0, epoch 3, sample 17": `loader.replay` makes it again.
+        """What names an image of the batch, "seed 0, epoch 3, sample 17": `loader.replay` makes it again.
 
-        Of a sampler, which may draw a sample twice, the line ends in its position: ", position 120".
+        It counts in the loader's source. Of a part of another one, as `holdout` makes it, it says of how many samples:
+        "sample 17 of 80". Of a sampler, which may draw a sample twice, the line ends in its position: ", position 120".
         """
         row = self.plan.rows[position]
         place = "" if self.positions is None else f", position {self.positions[position]}"
-        return f"seed {self.plan.seed}, epoch {row['epoch']}, sample {row['sample_id']}{place}"
+        return f"seed {self.plan.seed}, epoch {row['epoch']}, sample {row['sample_id']}{self._of_part}{place}"
+
+    @property
+    def _of_part(self) -> str:
+        return "" if self.part is None else f" of {self.part}"
 
     def show(self, *, rows: int = 4, cols: int = 5) -> "Image":
         """`augpipe.show(batch)`: its images as a sheet, with what was drawn under each."""
@@ -147,7 +155,7 @@ class Batch(Generic[Array]):
         views = self.images if isinstance(self.images, tuple) else (self.images,)
         epochs = ", ".join(f"epoch {epoch}" for epoch in np.unique(self.plan.rows["epoch"]))
         ids = ", ".join(map(str, self.sample_ids[:NUM_NAMED])) + (", ..." if len(self) > NUM_NAMED else "")
-        samples = f", {'sample' if len(self) == 1 else 'samples'} {ids}" if len(self) else ""
+        samples = f", {'sample' if len(self) == 1 else 'samples'} {ids}{self._of_part}" if len(self) else ""
         if len(self) == 1 and self.positions is not None:
             samples += f", position {self.positions[0]}"
         given: Any = self.labels
@@ -162,6 +170,15 @@ class Batch(Generic[Array]):
 
     def __len__(self) -> int:
         return len(self.sample_ids)
+
+    if not TYPE_CHECKING:  # for which it would make every name one of a batch
+
+        def __getattr__(self, name: str) -> Never:
+            """What the images have is named there, as `batch.images.shape`."""
+            told = f"a Batch has no attribute {name!r}"
+            if not name.startswith("_") and hasattr(vars(self).get("images"), name):
+                told += f", its images have: take batch.images.{name}, or images, labels = batch"
+            raise AttributeError(told, name=name, obj=self)
 
 
 def _each(part: Any, change: Callable[[Any], Any]) -> Any:

@@ -139,7 +139,8 @@ class Loader(Generic[FrameworkName]):
         max_pixels: larger images are refused before they are decoded.
         classes: for a path: the classes and their order, instead of those that are found. Give a validation set the
             training set's, and its labels agree with them.
-        split: for a folder that holds several: "train", "val", ..., or the name of a folder in it.
+        split: for a folder that holds several, or a list with a column `split`: "train", "val", ..., or the name of a
+            folder in it.
         holdout: a split that is drawn: split="val" is this share of all samples, drawn by their ids, split="train" the
             others, so that the two never overlap. It takes a source, too.
         split_seed: another one, 0..2^64 - 1, draws other samples.
@@ -491,7 +492,8 @@ class Loader(Generic[FrameworkName]):
                 it is the first one at which the epoch holds the sample. A sticky order that mixes needs "rank 1 of 4".
 
         Raises:
-            ValueError: the line does not name a sample, or it has another seed or other ranks than the loader.
+            ValueError: the line does not name a sample, or it has another seed or other ranks than the loader, or is
+                of a part of a source that the loader does not read.
             SampleError: the image cannot be used, and on_error is "raise".
         """
         named = ItemLine.read(line)
@@ -499,6 +501,7 @@ class Loader(Generic[FrameworkName]):
             raise ValueError(f"{line!r} counts in steps, which only a run does: augpipe replay RUN LINE knows them.")
         if named.seed not in (None, self.seed):
             raise ValueError(f"{line!r} is of seed {named.seed}, and this loader's is {self.seed}. Make one with that.")
+        named.check_part(self.source)
         mixes = self.schedule.at(self.epoch if named.epoch is None else named.epoch).mixes_samples
         if self.shuffle == "sticky" and mixes and named.of != self.world_size:
             raise ValueError(

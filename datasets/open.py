@@ -107,7 +107,8 @@ def open_source(
         path_or_source: any of these.
         classes: label -> class name, for a kind of source that takes them, as `classes` of its own: those of the
             training set make the labels of another set agree with them.
-        split: "train", "val" or another, where a folder holds those of several; or a folder's name in it.
+        split: "train", "val" or another, where a folder holds those of several, or the column `split` of a list; or a
+            folder's name in it.
         holdout: draw a split of one's own instead: split="val" is this share of all samples, drawn by their ids, and
             split="train" the others; see `sources.hold_out`.
         split_seed: another one, 0..2^64 - 1, draws other samples.
@@ -254,7 +255,9 @@ def _open_path(path: str, options: Options) -> Source:
         )
     extension = os.path.splitext(path)[1].lower()
     if extension in LIST_EXTENSIONS:
-        return made(FileListSource, path, options=options)
+        listing = made(FileListSource, path, options={**options, "split": None})
+        assert isinstance(listing, FileListSource)
+        return listing if options["split"] is None else listing.part(options["split"])
     if is_image_name(path):
         return made(SingleSource, path, options=options)
     if extension == ".json" and os.path.basename(path) != MANIFEST_NAME:

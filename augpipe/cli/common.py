@@ -56,7 +56,7 @@ ScaleOption = Annotated[
         metavar="PX",
         help="Short side that the photograph is resized to before the crop; several for deep_image: "
         "--scale 256 --scale 512.",
-        show_default="256 and 512; evaluation: 256",
+        show_default="256 and 512; evaluation: 8/7 of the size",
     ),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same pixels.")]

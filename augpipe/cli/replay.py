@@ -38,12 +38,13 @@ def replay(
     'epoch 3, step 120, item 7', of a run of several ranks with 'rank 1 of 4'.
     Epochs count from 0, as in metrics.csv.
     """
-    from augpipe.pipeline.item_line import ItemLine
+    from augpipe.pipeline.item_line import ItemLine, part_length
 
     named, path = ItemLine.read(line), output_file(out, EXTENSIONS)
     from augpipe.preview import by_step, over_epochs
 
     loader, epoch, sample, position = _found(place, recipe, split, named)
+    named.check_part(loader.source)
     schedule = drawn_without(loader.schedule, without)
     shown: dict[str, Any] = {"rows": 1, "seed": loader.seed, "epoch": epoch, "samples": [sample]}
     shown |= {"epochs": loader._epochs, "position": position}
@@ -53,7 +54,9 @@ def replay(
     if json:
         print_json(as_json(path, contents) | {"seed": loader.seed, "epoch": epoch})
         return
-    print(f"{path}: seed {loader.seed}, epoch {epoch}, sample {sample}, {loader.source.name(sample)}")
+    part = part_length(loader.source)
+    of = "" if part is None else f" of {part}"
+    print(f"{path}: seed {loader.seed}, epoch {epoch}, sample {sample}{of}, {loader.source.name(sample)}")
 
 
 def _found(

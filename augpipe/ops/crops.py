@@ -37,7 +37,11 @@ def crop_resized(
 
 
 def usual_scale(size: int) -> int:
-    """The short side that evaluation takes the central `size` of, in pixels: 256 for 224, as torchvision and timm."""
+    """The short side that evaluation takes the central `size` of: 8/7 of it, rounded up; 256 for 224, as torchvision.
+
+    Args:
+        size: the longer side of the crop, in pixels.
+    """
     return -(-size * 8 // 7)
 
 

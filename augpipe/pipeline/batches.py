@@ -22,6 +22,7 @@ from augpipe.native.workers import WorkerPool
 from augpipe.pipeline.blocks import Request
 from augpipe.pipeline.dali_stage import DaliStage
 from augpipe.pipeline.decode_stage import Decoder
+from augpipe.pipeline.item_line import part_length
 from augpipe.pipeline.items import BatchInProgress, Item, LabelMapLookUp, Settings
 from augpipe.pipeline.load_times import Work as KindOfWork
 from augpipe.pipeline.mixing_stage import is_mixed_first, label, narrow_guests, plan_mixing
@@ -363,6 +364,7 @@ class BatchMaker:
             sample_ids=plan.sample_ids,
             plan=plan,
             positions=None if positions is None else positions[: batch.num_own],
+            part=part_length(self._settings.source),
             columns=batch.columns,
         )
         return self._with_targets(made, batch), batch.skipped

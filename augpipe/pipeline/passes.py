@@ -135,10 +135,10 @@ class Progress:
             following = loaded_epoch + (consumed > 0)
             if epoch < loaded_epoch:
                 logger.warning(
-                    "set_epoch(%d) goes back to an epoch that the loaded state has behind it: it goes on with epoch "
-                    "%d. Call set_epoch(%d), or none, to have that.",
+                    "set_epoch(%d) gives epoch %d again, which the loaded state has behind it. Call set_epoch(%d), or "
+                    "none, to go on where it ended.",
                     epoch,
-                    following,
+                    epoch,
                     following,
                 )
             return

@@ -141,12 +141,11 @@ def evaluation(size: int = 224, scale: int | None = None) -> Recipe:
 
     Args:
         size: output height and width, in pixels.
-        scale: in pixels; None for 256, and for a larger crop `usual_scale(size)`, as 343 for 300.
+        scale: in pixels; None for 8/7 of the longer side of `size`, as 256 for 224 and 37 for 32; see `usual_scale`.
     """
     crop = CenterCrop(size=size)  # which checks the size before anything is reckoned with it
     if scale is None:
-        longer = max(pair(crop.size))
-        scale = 256 if longer <= 256 else usual_scale(longer)
+        scale = usual_scale(max(pair(crop.size)))
     return Recipe(name="evaluation", ops=(CenterCrop(size=crop.size, scale=scale), Normalize()))
 
 

@@ -4,21 +4,27 @@ import csv
 import os
 import unicodedata
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from sys import intern
 from typing import NoReturn, TextIO
 
-from augpipe.datasets.files.image_files import EXTENSIONS, FileSource
+from augpipe.datasets.files.image_files import EXTENSIONS, FileSource, is_image_name
+from augpipe.datasets.files.splits import chosen, remedy
 from augpipe.datasets.formats.list_columns import Columns, Wanted, choose_columns, column_names
 from augpipe.datasets.metadata.label_names import LabelArgument
 from augpipe.datasets.metadata.label_rows import LabelRows
 from augpipe.datasets.metadata.labels import LabelColumn
 from augpipe.datasets.metadata.names import NameTable, printable
+from augpipe.sources import Subset
 from augpipe.validation.plural import count
 
 LIST_EXTENSIONS = (".csv", ".tsv", ".txt")
 _NUM_CHECKED = 100
 """How many of the first files are looked for when a list is opened; at least one must be there."""
+_MOST_SPLITS = 8
+"""Values of a column `split` that are warned of; more are something else."""
 _MOST_LISTS = 100
 """How many lists that lie in a folder are looked into."""
 
@@ -42,6 +48,8 @@ class FileListSource(FileSource):
 
     Where a header has no column `label` but some that begin with `label_`, such as `label_x` and `label_y`, each label
     is that many numbers: float32, or int64 where all of them are whole and written without a point.
+
+    A column `split` (train, val, ...) divides the rows: `part("train")`, or split="train" of a `Loader`.
 
     Files that are missing or unreadable show up when they are read, so that the loader's `on_error` decides;
     only when none of the first hundred is there is the list refused, for then its root is wrong.
@@ -94,9 +102,11 @@ class FileListSource(FileSource):
         listing = _Lines(text, base, Wanted(image, one, several, further_names))
         names, lines, column, rows = NameTable(), array("q"), None, None
         further = {title: NameTable() for title in further_names}
-        for line, name, cells, texts in listing:
+        splits: list[str] = []
+        for line, name, cells, texts, split in listing:
             names.extend([os.fsencode(_as_on_disk(base, name))])
             lines.append(line)
+            splits.append(intern(split))
             for table, value in zip(further.values(), texts, strict=True):
                 table.extend([os.fsencode(value)])
             if isinstance(cells, dict):
@@ -122,6 +132,22 @@ class FileListSource(FileSource):
         self.notes = (*listing.columns.notes, *(column.notes if column is not None else ()), *listing.notes)
         self.left_out = listing.columns.left_out
         self._where = printable(text)
+        self._splits = splits if listing.columns.split is not None else []
+        named = Counter(filter(None, self._splits))
+        if 1 < len(named) <= _MOST_SPLITS and not any(name.lower() == "split" for name in further_names):
+            there = ", ".join(f"{name} ({num})" for name, num in named.items())
+            self.cautions = (
+                f"column 'split' names {there}, and all rows are read: {remedy(list(named))} takes those of one",
+            )
+
+    def part(self, split: str) -> Subset:
+        """The rows whose column `split` holds that, or a word for it, as "valid" for "val"; with the classes of all.
+
+        Raises:
+            ValueError: no row does, or the list has no such column.
+        """
+        name = chosen(self._where, sorted(set(filter(None, self._splits))), split)
+        return Subset(self, [row for row, value in enumerate(self._splits) if value == name])
 
 
 def refuse_unread_lists(folder: str, names: Iterable[str]) -> None:
@@ -149,7 +175,7 @@ def _lists_labels(path: str) -> bool:
     """Whether the first line of a list names a photograph that is there, and its label."""
     base = os.path.dirname(path)
     try:
-        _, name, cells, _ = next(iter(_Lines(path, base, Wanted(None, None, ()))))
+        _, name, cells, *_ = next(iter(_Lines(path, base, Wanted(None, None, ()))))
     except (ValueError, StopIteration):
         return False
     return cells is not None and os.path.lexists(os.path.join(base, name))
@@ -160,9 +186,9 @@ def _refuse(path: str, line: int, reason: str) -> NoReturn:
 
 
 class _Lines:
-    """(line, path, label, further columns) of each line that is not blank; label is None where there is no such column.
+    """(line, path, label, further columns, split) of each line that is not blank; label is None without such a column.
 
-    Where labels are several columns, it is what stands in each of them.
+    Where labels are several columns, it is what stands in each of them. The split is empty where none is named.
     """
 
     def __init__(self, path: str, base: str, wanted: Wanted) -> None:
@@ -179,7 +205,7 @@ class _Lines:
         verb = ("begins", "is") if self.num_comments == 1 else ("begin", "are")
         return (f"{count(self.num_comments, 'line')} {verb[0]} with # and {verb[1]} not read",)
 
-    def __iter__(self) -> Iterator[tuple[int, str, str | dict[str, str] | None, tuple[str, ...]]]:
+    def __iter__(self) -> Iterator[tuple[int, str, str | dict[str, str] | None, tuple[str, ...], str]]:
         path = self._path
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, delimiter=_delimiter(path, self._base, file), strict=True)
@@ -202,7 +228,9 @@ class _Lines:
                         if self.columns.is_header:
                             continue
                     name, label = _fields(path, start, row, self.columns)
-                    yield start, name, label, tuple(row[place] for place in self.columns.further.values())
+                    at = self.columns.split
+                    split = "" if at is None or at >= len(row) else row[at].strip()
+                    yield start, name, label, tuple(row[place] for place in self.columns.further.values()), split
             except UnicodeDecodeError:
                 _refuse(path, _first_line_not_utf8(path), "not UTF-8. Save the list as UTF-8.")
             except csv.Error as error:
@@ -277,11 +305,17 @@ def _check_root(path: str, base: str, names: NameTable) -> None:
     which = "it is not there:" if len(names) == 1 else f"none of the first {len(looked_at)} is there, e.g."
     first = os.path.join(base, names[0])
     with_suffix = next((first + suffix for suffix in EXTENSIONS if os.path.lexists(first + suffix)), None)
-    remedy = (
-        f"{printable(with_suffix)} is: write names with their suffix."
-        if with_suffix
-        else ("Write paths relative to the list's folder, or pass root= to FileListSource.")
-    )
+    *before, last = names[0].rsplit(maxsplit=1)
+    if with_suffix:
+        what_to_do = f"{printable(with_suffix)} is: write names with their suffix."
+    elif before and is_image_name(before[0]):
+        example = printable(f"{before[0]},{last}")
+        what_to_do = (
+            f"A blank stands between the path and {last!r}, and blanks are part of a path. Write 'path,label', as "
+            f"{example}, or a tab between them."
+        )
+    else:
+        what_to_do = "Write paths relative to the list's folder, or pass root= to FileListSource."
     raise ValueError(
-        f"{printable(path)} lists {count(len(names), 'photograph')}, and {which} {printable(first)}. {remedy}"
+        f"{printable(path)} lists {count(len(names), 'photograph')}, and {which} {printable(first)}. {what_to_do}"
     )

@@ -55,6 +55,8 @@ class Columns(NamedTuple):
     is_header: bool
     """Whether the first line names them."""
     label_name: str = ""
+    split: int | None = None
+    """The column `split`, in any case, where it is neither the photographs' nor a label."""
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 
@@ -137,6 +139,9 @@ def _by_header(names: Sequence[str], image: str, wanted: Wanted) -> Columns:
         len(names),
         True,
         label or "",
+        next(
+            (at for at, name in enumerate(names) if name.lower() == "split" and name not in (image, label, *rows)), None
+        ),
         tuple(notes),
         tuple(left_out),
     )

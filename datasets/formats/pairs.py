@@ -154,8 +154,14 @@ def is_pairs(thing: Any) -> bool:
 
 
 def is_image_folder(thing: Any) -> bool:
-    """Whether it is torchvision's `ImageFolder` or another `DatasetFolder`: a list of files, with their classes."""
-    return all(hasattr(thing, name) for name in ("samples", "classes", "class_to_idx", "loader"))
+    """Whether it is torchvision's `ImageFolder` or another `DatasetFolder`: a list of files, with their classes.
+
+    One with a `__getitem__` or a `loader` of its own is not: its items may be others than its files and their labels.
+    """
+    if not all(hasattr(thing, name) for name in ("samples", "classes", "class_to_idx", "loader")):
+        return False
+    reads = (getattr(type(thing), "__getitem__", None), thing.loader)
+    return all(getattr(read, "__module__", None) == "torchvision.datasets.folder" for read in reads)
 
 
 def open_image_folder(dataset: Any, classes: Sequence[str] | None = None) -> PairSource:

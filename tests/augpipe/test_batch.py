@@ -1,5 +1,7 @@
 """A batch is moved as a whole: images of all views, labels of all kinds."""
 
+import pickle
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -71,3 +73,16 @@ def test_arrays_are_refused(move: Any) -> None:
     assert isinstance(batch.labels, np.ndarray)
     with pytest.raises(ValueError, match='the batch holds numpy arrays.*Choose framework="torch"'):
         move(batch)
+
+
+def test_what_the_images_have_is_named_there() -> None:
+    """A batch of one is taken for its image: `model(batch[0])`, `batch[0].shape`."""
+    batch = Augment(CENTRE).collate([(image, label, label) for label, image in enumerate(arrays(3))])[0]
+    assert not hasattr(batch, "shape") and not hasattr(batch, "__array__")
+    for name in ("shape", "cuda", "float", "dtype"):
+        with pytest.raises(AttributeError, match=f"a Batch has no attribute '{name}', .*take batch.images.{name}"):
+            getattr(batch, name)
+    with pytest.raises(AttributeError, match="^a Batch has no attribute 'image'$"):
+        batch.image  # type: ignore[attr-defined]  # noqa: B018
+    again = pickle.loads(pickle.dumps(batch))
+    assert again.sample_ids.tolist() == [0] and copy(batch).line() == batch.line()

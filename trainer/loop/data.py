@@ -28,7 +28,8 @@ def open_sources(config: DataConfig, seed: int) -> tuple[Source, Source | None]:
     """What to train and what to evaluate on.
 
     Raises:
-        ValueError: there is no such source, it has fewer than two classes, or the two differ in theirs.
+        ValueError: there is no such source, it has fewer than two classes or images without one, or the two differ in
+            their classes.
     """
     source = open_source(config.source)
     require_classes(source, f"data.source={config.source!r}: training", _OWN_LOOP)
@@ -38,6 +39,7 @@ def open_sources(config: DataConfig, seed: int) -> tuple[Source, Source | None]:
             f"data.source={config.source!r} has {found}, and training needs photographs of two or more. "
             "Sort them into class folders, or give a list of path,label lines."
         )
+    _refuse_unlabelled(source, f"data.source={config.source!r}", "training")
     if config.eval_fraction > 0:
         return hold_out(source, config.eval_fraction, seed)
     if config.eval_source is None:
@@ -50,7 +52,18 @@ def open_sources(config: DataConfig, seed: int) -> tuple[Source, Source | None]:
         raise ValueError(
             f"data.eval_source={config.eval_source!r} has other classes than data.source={config.source!r}; {what}."
         )
+    _refuse_unlabelled(held, f"data.eval_source={config.eval_source!r}", "evaluation")
     return source, held
+
+
+def _refuse_unlabelled(source: Source, field: str, what: str) -> None:
+    missing = np.flatnonzero(labels_of(source, np.arange(len(source))) < 0)
+    if len(missing):
+        raise ValueError(
+            f"{field} has {len(missing)} of {count(len(source), 'photograph')} without a label, such as "
+            f"{source.name(int(missing[0]))}: {what} needs a class of each. Give each a label, or leave them out "
+            "of the source."
+        )
 
 
 def training_recipe(config: DataConfig) -> Recipe:
@@ -67,7 +80,7 @@ def training_schedule(config: DataConfig) -> Schedule:
     if config.recipe == "deep_image":
         return Schedule.of(recipes.deep_image(config.size, config.scales))
     if config.recipe == "evaluation":
-        return Schedule.of(recipes.evaluation(config.size, config.eval_scale or recipes.usual_scale(config.size)))
+        return Schedule.of(recipes.evaluation(config.size, config.eval_scale))
     names = [name for name in RECIPE_NAMES if name != "none"]
     if config.recipe in names:
         return Schedule.of(load_recipe(config.recipe, config.size))

@@ -135,6 +135,7 @@ class Training:
                 return True
             if self._is_save_due():
                 self._save()
+                start = time.perf_counter()
             if config.max_steps is not None and state.counters.step >= config.max_steps:
                 return self._end_epoch(epoch, is_whole=False)
             consumed = state.loader.state_dict()["samples_consumed"]

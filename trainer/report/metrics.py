@@ -30,7 +30,8 @@ COLUMNS = (
     "eval_top1",
     "eval_top5",
 )
-"""seconds: of training, those before a resume included; loss, top1, images_per_s: over all ranks since the last row;
+"""seconds: of training steps, those before a resume included; loss, top1, images_per_s: of all ranks' steps since the
+last training row, without evaluations and saving, which count with parameter servers;
 data_ms, exposed_ms, sent_mb: a step, on rank 0, spent waiting for batches and for other ranks, and sent to them;
 activations_mb: what split layers sent of that, activations and error deltas;
 skipped: steps left out so far."""

@@ -162,6 +162,27 @@ def test_a_sticky_order_that_mixes_is_replayed_with_as_many_ranks_only(folder: P
     assert unmixed.replay(batch.line(2)).sample_ids.tolist() == [batch.sample_ids[2]]
 
 
+def test_a_line_of_a_part_is_replayed_in_that_part_only(folder: Path, tmp_path: Path) -> None:
+    """Ids count within the part, so that the same number is another image of the whole."""
+    part = loader_of(folder, RECIPE, split="train", holdout=0.3)
+    batch = next(iter(part))
+    line = batch.line(2)
+    assert line == f"seed {SEED}, epoch 0, sample {batch.sample_ids[2]} of 16"
+    assert ItemLine.read(repr(batch[2])) == ItemLine.read(line)
+    again = loader_of(folder, RECIPE, split="train", holdout=0.3).replay(line)
+    assert np.array_equal(again.images[0], batch.images[2])
+    whole = loader_of(folder, RECIPE)
+    other = whole.source.name(int(batch.sample_ids[2]))
+    message = f"counts in a part of 16 photographs, and here are 23, of which that sample is .*{Path(other).name}, an"
+    with pytest.raises(ValueError, match=message):
+        whole.replay(line)
+    with pytest.raises(ValueError, match="counts in a part of 16 photographs, and here are 7, "):
+        loader_of(folder, RECIPE, split="val", holdout=0.3).replay(line)
+    with pytest.raises(ValueError, match=message):
+        replay(folder, line, ["evaluation"], out=tmp_path / "a.png")
+    assert not (tmp_path / "a.png").exists()
+
+
 def test_words_are_found_in_any_text() -> None:
     assert ItemLine.read("epoch=2 step:14 (item 3, rank 1 of 4)") == ItemLine(epoch=2, step=14, item=3, rank=1, of=4)
     assert ItemLine.read("WARNING skipped sample 17, photos/9.jpg: truncated") == ItemLine(sample=17)

@@ -116,6 +116,8 @@ def test_ready_recipes() -> None:
     assert recipes.deep_image() == recipes.deep_image(224, (256, 512))
     assert recipes.evaluation(64, 80).ops == (ops.CenterCrop(size=64, scale=80), ops.Normalize())
     assert recipes.evaluation().ops[0] == ops.CenterCrop(size=224, scale=256)
+    for size, scale in ((32, 37), (112, 128), ((112, 168), 192), (256, 293), (300, 343)):  # 8/7 of the longer side
+        assert recipes.evaluation(size).ops[0] == ops.CenterCrop(size=size, scale=scale)
     assert recipes.none().ops == () and recipes.none().num_variants == 1
     assert set(recipes.BY_NAME) == {
         *("deep_image", "trivial_augment_wide", "rand_augment", "auto_augment", "three_augment", "evaluation", "none")

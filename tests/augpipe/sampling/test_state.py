@@ -236,8 +236,8 @@ def test_an_epoch_that_the_loaded_state_has_behind_it_is_told(caplog: pytest.Log
     loader.set_epoch(1)
     assert ids_of(loader) == epoch_ids(1)
     assert caplog.messages == [
-        "set_epoch(1) goes back to an epoch that the loaded state has behind it: it goes on with epoch 2. Call "
-        "set_epoch(2), or none, to have that."
+        "set_epoch(1) gives epoch 1 again, which the loaded state has behind it. Call set_epoch(2), or none, to go on "
+        "where it ended."
     ]
 
 

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from augpipe import Loader, recipes
 from augpipe.datasets.formats.file_list import FileListSource
 from augpipe.datasets.open import open_source
+from augpipe.sources.protocol import columns_of
 from tests.datasets.formats.source_checks import assert_labels
 
 NAMES = ("0.jpg", "1.jpg", "2.jpg")
@@ -208,3 +210,49 @@ def test_label_takes_several_columns_as_other_sources_do(tmp_path: Path) -> None
     path = put_list(tmp_path, "path,x,y\n0.jpg,0.5,2\n")
     for source in (FileListSource(path, label=["x", "y"]), open_source(path, label=["x", "y"])):
         assert source.classes == ("x", "y") and list(source.label(0)) == [0.5, 2]
+
+
+# --- a column of splits
+
+SPLITS = "path,label,split\n0.jpg,cat,train\n1.jpg,dog,train\n2.jpg,bird,Validation\n"
+
+
+def test_rows_of_one_split_of_a_list(tmp_path: Path) -> None:
+    path = put_list(tmp_path, SPLITS)
+    train, val = (open_source(path, split=split) for split in ("train", "val"))
+    assert [Path(train.name(i)).name for i in range(len(train))] == ["0.jpg", "1.jpg"]
+    assert [Path(val.name(i)).name for i in range(len(val))] == ["2.jpg"]
+    assert train.classes == val.classes == ("bird", "cat", "dog")  # of all rows, so that labels agree
+    assert (train.label(1), val.label(0)) == (2, 0)
+    loader = Loader(path, recipes.none(), batch_size=1, split="validation", columns=["split"])
+    assert columns_of(loader.source, np.array([0])) == {"split": ["Validation"]}
+
+
+def test_a_list_of_several_splits_that_is_read_as_one_is_warned_of(
+    tmp_path: Path, source_log: pytest.LogCaptureFixture
+) -> None:
+    open_source(put_list(tmp_path, SPLITS))
+    (record,) = source_log.records
+    assert record.levelno == logging.WARNING
+    assert (
+        "column 'split' names train (2), Validation (1), and all rows are read: split=\"train\" takes those of one"
+    ) in record.message
+    source_log.clear()
+    open_source(put_list(tmp_path, SPLITS.replace("Validation", "train"), "one.csv"))
+    assert [record.levelno for record in source_log.records] == [logging.INFO]
+
+
+def test_a_split_that_a_list_does_not_have_is_refused(tmp_path: Path) -> None:
+    path = put_list(tmp_path, SPLITS)
+    with pytest.raises(ValueError, match=r"list.csv holds no split 'test', but 'Validation', 'train'. Name one"):
+        open_source(path, split="test")
+    path = put_list(tmp_path, "path,label\n0.jpg,cat\n1.jpg,dog\n", "plain.csv")
+    with pytest.raises(ValueError, match=r'plain.csv holds no split .train.* split="train", holdout=0.1 draws one'):
+        open_source(path, split="train")
+
+
+@pytest.mark.parametrize("text", ["0.jpg 0\n1.jpg 1\n", "photos/0.jpg  0\nphotos/1.jpg 1\n"])
+def test_a_blank_between_path_and_label_is_told(tmp_path: Path, text: str) -> None:
+    """As of ImageNet's and Caffe's lists; in the second one the folder is another one, too."""
+    with pytest.raises(ValueError, match=r"2 photographs.*0.jpg +0. A blank stands between .* Write 'path,label', as"):
+        FileListSource(put_list(tmp_path, text, "val.txt"))

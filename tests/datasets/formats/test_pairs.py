@@ -40,6 +40,15 @@ class Items(torch.utils.data.Dataset[Any]):
         return self.images[index], self.given[index]
 
 
+def torchvision_s(function: Any) -> Any:
+    """As if torchvision had defined it."""
+    function.__module__ = "torchvision.datasets.folder"
+    return function
+
+
+torchvision_s(torchvision_s)
+
+
 class ImageFolder:
     """What torchvision's has of interest; its items would be decoded by Pillow."""
 
@@ -48,13 +57,26 @@ class ImageFolder:
         self.classes = [folder.name for folder in folders]
         self.class_to_idx = {name: label for label, name in enumerate(self.classes)}
         self.samples = [(str(path), label) for label, folder in enumerate(folders) for path in sorted(folder.iterdir())]
-        self.transform, self.target_transform, self.loader = transform, target_transform, None
+        self.targets = [label for _, label in self.samples]
+        self.transform, self.target_transform, self.loader = transform, target_transform, torchvision_s
 
     def __len__(self) -> int:
         return len(self.samples)
 
+    @torchvision_s
     def __getitem__(self, index: int) -> Any:
-        raise AssertionError("it was asked for an item")
+        if self.loader is torchvision_s:
+            raise AssertionError("it was asked for an item")
+        path, label = self.samples[index]
+        return self.loader(path), label
+
+
+class Relabelled(ImageFolder):
+    """What people write to change what they are given."""
+
+    def __getitem__(self, index: int) -> Any:
+        path, label = self.samples[index]
+        return Image.open(path).rotate(180), 1 - label
 
 
 def written(folder: Path) -> list[Path]:
@@ -155,6 +177,33 @@ def test_an_image_folder_is_read_as_the_folder_is(tmp_path: Path, caplog: pytest
     assert "its transform is not applied: the recipe takes its place" in caplog.text
     with pytest.raises(ValueError, match="^the ImageFolder has a target_transform, which is not applied"):
         open_source(ImageFolder(tmp_path, target_transform=str))
+
+
+def test_an_image_folder_with_items_of_its_own_is_asked_for_them(tmp_path: Path) -> None:
+    written(tmp_path)
+    upright = [np.asarray(Image.open(path)) for path, _ in ImageFolder(tmp_path).samples]
+    relabelled = Relabelled(tmp_path)
+    source = open_source(relabelled)
+    assert isinstance(source, MapStyleSource)
+    with pytest.raises(ValueError, match="its item has the label 1, and the data set's list 'targets' has 0 for it"):
+        source.read(0)
+    relabelled.targets = [1 - label for label in relabelled.targets]
+    source = open_source(relabelled)
+    assert labels_of(source, np.arange(6)).tolist() == [1, 1, 1, 0, 0, 0] and source.classes == ("bird", "cat")
+    np.testing.assert_array_equal(source.read(2), upright[2][::-1, ::-1])
+    with_loader = ImageFolder(tmp_path)
+    with_loader.loader = lambda path: Image.open(path).convert("L")
+    source = open_source(with_loader)
+    np.testing.assert_array_equal(source.read(4), np.asarray(Image.fromarray(upright[4]).convert("L")))
+    assert labels_of(source, np.arange(6)).tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_torchvision_s_own_image_folder_is_read_as_files(tmp_path: Path) -> None:
+    torchvision = pytest.importorskip("torchvision")
+    written(tmp_path)
+    assert isinstance(open_source(torchvision.datasets.ImageFolder(tmp_path)), PairSource)
+    with_loader = torchvision.datasets.ImageFolder(tmp_path, loader=lambda path: Image.open(path).rotate(90))
+    assert isinstance(open_source(with_loader), MapStyleSource)
 
 
 def test_a_subset_of_torch_is_one_of_its_files(tmp_path: Path) -> None:

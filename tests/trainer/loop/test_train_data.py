@@ -19,6 +19,7 @@ from augpipe.trainer.loop import run
 from augpipe.trainer.loop.data import (
     evaluation_loader,
     evaluation_recipe,
+    open_sources,
     training_loader,
     training_recipe,
     training_schedule,
@@ -284,3 +285,19 @@ def test_every_recipe_of_a_schedule_makes_one_image(tmp_path: Path) -> None:
     Schedule.of({0: recipes.none(), 1: Recipe(ops=(CenterCrop(size=8),))}).dump(tmp_path / "wrong.toml")
     with pytest.raises(ValueError, match="must make one picture of a fixed size of each photograph"):
         training_recipe(DataConfig(source="photos", recipe=str(tmp_path / "wrong.toml")))
+
+
+def test_images_without_a_label_are_refused_at_the_start(tmp_path: Path) -> None:
+    flat_photos(tmp_path, {"dark": 30, "bright": 100}, 3)
+    rows = [f"{kind}/{number}.png,{label}" for kind, label in (("dark", 0), ("bright", 1)) for number in range(3)]
+    (tmp_path / "all.csv").write_text("\n".join(rows))
+    (tmp_path / "some.csv").write_text(
+        "\n".join(rows).replace("/2.png,0", "/2.png,-1").replace("/1.png,1", "/1.png,-1")
+    )
+    (whole, some) = (str(tmp_path / name) for name in ("all.csv", "some.csv"))
+    open_sources(DataConfig(source=whole), 0)
+    message = r"some.csv' has 2 of 6 photographs without a label, such as .*dark/2.png: {} needs a class of each. Give"
+    with pytest.raises(ValueError, match="^data.source=.*" + message.format("training")):
+        open_sources(DataConfig(source=some, eval_fraction=0.5), 0)
+    with pytest.raises(ValueError, match="^data.eval_source=.*" + message.format("evaluation")):
+        open_sources(DataConfig(source=whole, eval_source=some), 0)

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,9 +22,10 @@ from augpipe.trainer.checkpoint import DamagedError, Saver
 from augpipe.trainer.checkpoint.save import Copied
 from augpipe.trainer.config import to_toml
 from augpipe.trainer.evaluation import evaluate_runs
-from augpipe.trainer.loop import NotFiniteError, SaveError, run
+from augpipe.trainer.loop import NotFiniteError, SaveError, run, training
 from augpipe.trainer.loop.evaluate import evaluate
 from augpipe.trainer.loop.run_log import RunLog
+from augpipe.trainer.loop.training import Training
 from augpipe.trainer.loop.world import open_world
 from augpipe.trainer.optim.schedule import Plateau
 from augpipe.trainer.report.metrics import read_rows
@@ -205,6 +207,32 @@ def full_disk(monkeypatch: pytest.MonkeyPatch, at_step: int) -> None:
         return write(self, folder)
 
     monkeypatch.setattr(Copied, "write", failing)
+
+
+def test_checkpoints_are_not_part_of_the_pace(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that goes on in checkpoints and between its readings: 1000 s each, and 1 s."""
+    now = 0.0
+
+    def read() -> float:
+        nonlocal now
+        now += 1
+        return now
+
+    save = Training._save
+
+    def saved(self: Training) -> None:
+        nonlocal now
+        now += 1000
+        save(self)
+
+    monkeypatch.setattr(training, "time", SimpleNamespace(perf_counter=read))
+    monkeypatch.setattr(Training, "_save", saved)
+    out = tmp_path / "run"
+    run(config(out, photos, checkpoint={"every_steps": 2, "keep": 9}, report={"log_every": 1}))
+    assert len(checkpoints(out)) == 6
+    trained = [row for row in read_rows(out / "metrics.csv") if row["loss"]]
+    assert [float(row["seconds"]) for row in trained] == list(range(1, 11))
+    assert min(float(row["images_per_s"]) for row in trained) > 1
 
 
 def test_a_full_disk_does_not_end_a_run(

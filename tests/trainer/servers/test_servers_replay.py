@@ -179,6 +179,26 @@ def test_another_config_is_refused(logged: LocalRun) -> None:
         replay_of(logged)
 
 
+def test_the_folder_of_a_run_may_be_another_one(logged: LocalRun) -> None:
+    """A run that was copied, or that is repeated with an `out` of its own; a table's `out` counts."""
+    spec = logged.setting.dispatcher_spec(logged.folder)
+    about = logged.folder / "order" / "about.json"
+    then = "seed = 1\nout = 'runs/first'\n[model]\nout = 4"
+    about.write_text(json.dumps({"config": then}))
+
+    def check(config: str) -> None:
+        Replay(
+            logged.folder / "order",
+            logged.setting.servers(),
+            replace(spec, about={"config": config}),
+            lambda number: logged.setting.worker(),
+        )
+
+    check(then.replace("first", "second"))
+    with pytest.raises(ValueError, match="is of another config: the run had 'out = 4'"):
+        check(then.replace("out = 4", "out = 5"))
+
+
 def test_it_starts_at_the_newest_fence_that_has_a_checkpoint(logged: LocalRun) -> None:
     folder = logged.folder / "order"
     first, last = logged.versions[1], logged.versions[3]
