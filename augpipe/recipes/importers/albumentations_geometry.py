@@ -215,6 +215,8 @@ def _grid_distortion(found: Findings, one: Mapping[str, Any]) -> None:
         fields["cells"] = "whole_px" if is_new else "to_edge"
     else:
         note = "cells are alike and joined, where there the last one takes what is left and each begins a pixel later."
+    if not any(fields["distort_limit"]):
+        note = "bends nothing here, and there by up to a pixel: about 2 levels."
     _add_map(found, one, ops.GridDistortion.model_validate({"num_steps": num, **fields, "p": one["p"]}), note)
 
 

@@ -43,6 +43,7 @@ DEFAULTS: dict[str, Any] = {
     "separate": False,
 }
 """timm's own, except for `is_training`."""
+_MIXED = "mixes a batch, which is the recipe's to say; write Recipe(mixing=[ops.{}(alpha={{}})])"
 UNMAPPED: dict[str, Any] = {
     "tf_preprocessing": False,
     "naflex": False,
@@ -53,6 +54,14 @@ UNMAPPED: dict[str, Any] = {
     "patchify_flatten": True,
 }
 """What is taken at timm's own value alone, at which it changes nothing."""
+OF_BATCHES = {
+    **dict.fromkeys(("mixup", "mixup_alpha"), _MIXED.format("MixUp")),
+    **dict.fromkeys(("cutmix", "cutmix_alpha"), _MIXED.format("CutMix")),
+    **dict.fromkeys(
+        ("smoothing", "label_smoothing"), "is the loss's; write torch.nn.CrossEntropyLoss(label_smoothing={})"
+    ),
+}
+"""Settings of timm's training script that act on a batch -> what to write instead, of the value."""
 OF_EVALUATION = ("crop_pct", "crop_mode", "crop_border_pixels")
 BY_POSITION = ("input_size", "is_training")
 """What comes first in every version of timm; behind these they differ."""
@@ -68,6 +77,8 @@ def found_in(arguments: Mapping[str, Any]) -> Findings:
         if name in UNMAPPED:
             if value != UNMAPPED[name]:
                 found.refuse(name, f"{value!r} is not mapped; {UNMAPPED[name]!r} is")
+        elif name in OF_BATCHES:
+            found.refuse(name, OF_BATCHES[name].format(value))
         elif name not in DEFAULTS:
             near = nearest(name, list(DEFAULTS))
             found.refuse(name, "is not an argument that is known here" + (f"; {near!r} is" if near else ""))

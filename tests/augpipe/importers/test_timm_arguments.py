@@ -376,3 +376,12 @@ def test_a_chain_of_evaluation_that_is_not_square_is_refused_for_that() -> None:
     made = chain(resized, ("CenterCrop", {"size": (224, 256)}), TENSOR, NORMALIZED)
     with pytest.raises(ValueError, match=r"input_size: 224x256 of evaluation is not square; crop_mode='squash' is map"):
         importers.from_timm(made)
+
+
+def test_what_mixes_images_is_answered_by_what_to_write() -> None:
+    with pytest.raises(ValueError, match="cannot be imported") as raised:
+        importers.from_timm(mixup=0.8, cutmix=1.0, smoothing=0.1)
+    told = str(raised.value)
+    assert "mixup: mixes a batch, which is the recipe's to say; write Recipe(mixing=[ops.MixUp(alpha=0.8)])" in told
+    assert "cutmix: mixes a batch, which is the recipe's to say; write Recipe(mixing=[ops.CutMix(alpha=1.0)])" in told
+    assert "smoothing: is the loss's; write torch.nn.CrossEntropyLoss(label_smoothing=0.1)" in told
