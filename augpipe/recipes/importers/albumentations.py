@@ -80,6 +80,11 @@ def found_in(data: Any, version: str = "") -> Findings:
         turned = {(name_of(one), one["rotate_method"]) for one in every if "rotate_method" in one}
         call = _call_with_boxes(data["bbox_params"], sorted(turned))
         found.note(f"bbox_params: boxes are given to the call: {call}")
+    further = {name: "linear" for name, kind in (data.get("additional_targets") or {}).items() if kind == "image"}
+    if further:
+        names = "".join(f", {name}=..." for name in further)
+        call = f"augment(image=...{names}, targets=TargetOptions(paired={further}))"
+        found.note(f"additional_targets: further images, which keep their colours here, are given to the call: {call}.")
     given = {name for name in _BOTH if data.get(name)}
     cuts = CUT_UNDER_HOLES[versions[-1]]
     if names := sorted({name for name in map(name_of, every) if given.intersection(cuts.get(name, ()))}):

@@ -951,3 +951,19 @@ def test_a_grid_that_bends_nothing_is_near() -> None:
     assert "GridDistortion: bends nothing here, and there by up to a pixel: about 2 levels." in found.notes
     bent = importers.from_text("A.Compose([A.Resize(64, 64), A.GridDistortion(distort_limit=(0, 0.1), p=1)])")
     assert bent.rows[-1].verdict == "exact"
+
+
+def test_the_grain_of_version_2_is_said_to_be_another_one() -> None:
+    (note,) = (note for note in importers.from_text("A.Compose([A.ISONoise()])").notes if "grain" in note)
+    assert note.endswith("In version 2 few pixels have it, and brighten by about a third as much in the mean.")
+
+
+def test_further_images_are_given_to_the_call() -> None:
+    data = compose(CROP)
+    data["transform"]["additional_targets"] = {"after": "image", "other": "mask"}
+    found = importers.from_albumentations(data)
+    given = "augment(image=..., after=..., targets=TargetOptions(paired={'after': 'linear'}))"
+    assert f"additional_targets: further images, which keep their colours here, are given to the call: {given}." in (
+        found.notes
+    )
+    assert not any("additional_targets" in note for note in importers.from_albumentations(compose(CROP)).notes)
