@@ -137,7 +137,8 @@ class Script:
             raise ValueError(f"{name} is of {len(named)} recipes. Give each a line of its own.")
         for place in named:
             is_returned = place.function is not None and any(map(_gives, ast.walk(place.function)))
-            if place.label not in self.names.values or (place.function is not None and not is_returned):
+            is_set_again = name.isdecimal() and self.names.values.get(place.label, place) is None
+            if is_set_again or place.label not in self.names.values or (place.function is not None and not is_returned):
                 return self._call(place.node, self._names_at(place))
         asked = _expression(named[0].label if named else name)
         first = next((one.id for one in ast.walk(asked) if isinstance(one, ast.Name)), None) if asked else None

@@ -205,3 +205,10 @@ def test_a_condition_of_another_file_is_not_known() -> None:
     for condition in ("DEBUG", "DEBUG == 'x'", "not DEBUG", "SIZE.x in (1, 2)"):
         assert "steps is known only when the script runs" in refusal(text.format(condition), "f")
     assert "line 4: SIZE is known only when" in refusal("from mine import SIZE\nt = T.Compose([T.Resize((SIZE, 8))])")
+
+
+def test_a_line_takes_its_call_though_its_name_is_set_again() -> None:
+    text = (
+        "import torchvision.transforms as T\n\nc = T.Compose([T.CenterCrop(32)])\nfor n, c in {'a': 1}.items(): pass\n"
+    )
+    assert importers.from_text(text, "3").recipe.ops[0].op == "center_crop"
