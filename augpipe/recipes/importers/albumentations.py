@@ -82,8 +82,8 @@ def found_in(data: Any, version: str = "") -> Findings:
         found.note(f"bbox_params: boxes are given to the call: {call}")
     further = {name: "linear" for name, kind in (data.get("additional_targets") or {}).items() if kind == "image"}
     if further:
-        names = "".join(f", {name}=..." for name in further)
-        call = f"augment(image=...{names}, targets=TargetOptions(paired={further}))"
+        given_too = "".join(f", {name}=..." for name in further)
+        call = f"augment(image=...{given_too}, targets=TargetOptions(paired={further}))"
         found.note(f"additional_targets: further images, which keep their colours here, are given to the call: {call}.")
     given = {name for name in _BOTH if data.get(name)}
     cuts = CUT_UNDER_HOLES[versions[-1]]

@@ -941,9 +941,6 @@ def test_a_class_of_ones_own_is_not_taken_for_the_librarys_without_a_word() -> N
     assert f"HorizontalFlip: {told}" in found.notes and found.rows[-1].verdict == "near"
 
 
-@pytest.mark.parametrize("name", ["__main__.HorizontalFlip", "train.own.ToGray"])
-
-
 def test_a_grid_that_bends_nothing_is_near() -> None:
     """Their cells of whole pixels bend it a little even so."""
     found = importers.from_text("A.Compose([A.Resize(64, 64), A.GridDistortion(distort_limit=(0, 0), p=1)])")
