@@ -5,7 +5,7 @@ import numpy as np
 
 from augpipe.gpu_ops.image.aligned import is_aligned
 from augpipe.gpu_ops.image.pixels import RGB_BYTES, pack_row, prefetch_row
-from augpipe.gpu_ops.image.rows import BOX, MEETING, TRIANGLE
+from augpipe.gpu_ops.image.rows import BOX, MEETING, SHARP, TRIANGLE
 from augpipe.gpu_ops.image.sampling import (
     border_period,
     border_turn,
@@ -58,7 +58,16 @@ def is_copied(row, height, width):
         return False
     if row.has_lens or row.has_projection or row.field or not keeps_colours(row):
         return False
+    if row.is_constant == SHARP and not ends_whole(row):
+        return False
     return are_places_whole(row, height, width) or (row.filter == BOX and not is_aligned(row))
+
+
+@leaf
+def ends_whole(row):
+    """Whether what is shown of the image begins and ends between pixels."""
+    begins = row.begin_x == np.float32(row.low_x) - HALF and row.begin_y == np.float32(row.low_y) - HALF
+    return begins and row.end_x == np.float32(row.high_x) + HALF and row.end_y == np.float32(row.high_y) + HALF
 
 
 @subroutine

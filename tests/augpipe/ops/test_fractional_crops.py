@@ -48,3 +48,14 @@ def test_masks_end_where_the_image_does(as_drawn: Any) -> None:
         )
         np.testing.assert_array_equal(made["mask"] == 1, made["image"][..., 0] == 255)
         assert (made["mask"] == 1).sum() == 200 * 200 and made["mask"].max() == 7
+
+
+@pytest.mark.parametrize("interpolation", ["bilinear", "nearest"])
+def test_masks_end_where_the_image_does_when_both_are_turned(interpolation: Any) -> None:
+    turned = ops.Rotate(max_deg=(20, 20), step=None)
+    chain = (ops.CenterCrop(size=200, scale=224), ops.Pad(px=12), turned)
+    recipe = Recipe(ops=chain, interpolation=interpolation, antialias=False)
+    mask, targets = np.ones((32, 32), np.uint8), TargetOptions(mask_fill=0)
+    made = Augment(recipe, dtype="uint8", framework="numpy", layout="NHWC")(image=WHITE, mask=mask, targets=targets)
+    np.testing.assert_array_equal(made["mask"] == 1, made["image"][..., 0] == 255)
+    assert (made["mask"] == 1).mean() == pytest.approx(200 * 200 / 224**2, abs=0.04)
