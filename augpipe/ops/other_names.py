@@ -30,8 +30,8 @@ ANSWERS = {
     **dict.fromkeys(("longestmaxsize", "longsize", "resizekeepratio"), "ops.ResizeLongest(size=256)"),
     **dict.fromkeys(("padifneeded", "padto", "cropandpad"), "ops.Pad(size=224) or ops.Pad(px=4)"),
     # geometry
-    **dict.fromkeys(("horizontalflip", "hflip", "fliplr", "mirror"), "ops.Flip()"),
-    **dict.fromkeys(("verticalflip", "vflip", "flipud"), 'ops.Flip(direction="vertical")'),
+    **dict.fromkeys(("horizontalflip", "hflip", "fliplr", "iaafliplr", "mirror"), "ops.Flip()"),
+    **dict.fromkeys(("verticalflip", "vflip", "flipud", "iaaflipud"), 'ops.Flip(direction="vertical")'),
     "rotation": "ops.Rotate(max_deg=15, step=None)",
     "saferotate": 'ops.Rotate(max_deg=15, step=None, fit_frame="up")',
     **dict.fromkeys(("rotate90", "rotation90", "rot90", "d4", "squaresymmetry"), "ops.QuarterTurn()"),
@@ -101,6 +101,7 @@ ANSWERS = {
         (
             *("totensor", "totensorv2", "toimage", "topilimage", "piltotensor", "topuretensor", "todtype", "tofloat"),
             *("convertimagedtype", "rgb", "fromfloat", "clampboundingboxes", "convertboundingboxformat"),
+            *("clampkeypoints", "sanitizekeypoints", "setclampingmode"),
         ),
         _NOTHING,
     ),

@@ -424,9 +424,10 @@ class Findings:
 
 def _other_home(one: Any) -> str:
     """The module of a transform's class, where that is none of a library."""
-    home = (
-        str(one.get("__class_fullname__", "")).rpartition(".")[0] if isinstance(one, Mapping) else type(one).__module__
-    )
+    if isinstance(one, Mapping):
+        home = str(one.get("__class_fullname__", "")).rpartition(".")[0]
+    else:
+        home = str(getattr(type(one), "__module__", ""))
     return "" if home.partition(".")[0] in HOMES else home
 
 
