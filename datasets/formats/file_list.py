@@ -188,7 +188,7 @@ def _refuse(path: str, line: int, reason: str) -> NoReturn:
 class _Lines:
     """(line, path, label, further columns, split) of each line that is not blank; label is None without such a column.
 
-    Where labels are several columns, it is what stands in each of them. The split is empty where none is named.
+    With several label columns, the label is a list of their values. The split is empty where none is named.
     """
 
     def __init__(self, path: str, base: str, wanted: Wanted) -> None:

@@ -82,7 +82,8 @@ def test_what_the_images_have_is_named_there() -> None:
     for name in ("shape", "cuda", "float", "dtype"):
         with pytest.raises(AttributeError, match=f"a Batch has no attribute '{name}', .*take batch.images.{name}"):
             getattr(batch, name)
-    with pytest.raises(AttributeError, match="^a Batch has no attribute 'image'$"):
-        batch.image  # type: ignore[attr-defined]  # noqa: B018
+    for name in ("image", "pictures"):
+        with pytest.raises(AttributeError, match=f"^a Batch has no attribute '{name}'$"):
+            getattr(batch, name)
     again = pickle.loads(pickle.dumps(batch))
     assert again.sample_ids.tolist() == [0] and copy(batch).line() == batch.line()

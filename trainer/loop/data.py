@@ -28,7 +28,7 @@ def open_sources(config: DataConfig, seed: int) -> tuple[Source, Source | None]:
     """What to train and what to evaluate on.
 
     Raises:
-        ValueError: there is no such source, it has fewer than two classes or images without one, or the two differ in
+        ValueError: a source cannot be found, has fewer than two classes or images without one, or the two differ in
             their classes.
     """
     source = open_source(config.source)
