@@ -50,6 +50,8 @@ NINE_VIEWS = Recipe(mosaic=ops.Mosaic(size=(SIZE, 60), num_images=9, p=0.7), vie
 MIXED = MOVED.model_copy(update={"mixing": (ops.CutMix(p=0.5), ops.CopyPaste(p=0.4, object_p=0.8))})
 CUT = MOVED.model_copy(update={"mixing": (ops.CutMix(),)})
 CUT_NINE = NINE_VIEWS.model_copy(update={"mixing": (ops.CutMix(),)})
+PASTED = MOVED.model_copy(update={"mixing": (ops.CopyPaste(object_p=0.2),)})
+PASTED_NINE = NINE_VIEWS.model_copy(update={"mixing": (ops.CopyPaste(object_p=0.2),)})
 NINE_MIXED = NINE_VIEWS.model_copy(update={"mixing": (ops.CopyPaste(p=0.5), ops.CutMix(p=0.5))})
 ALL = TargetOptions(drop_empty=False)
 
@@ -448,7 +450,9 @@ def test_guests_are_left_out_where_no_pixel_shows_them() -> None:
     assert num_empty > 500 and num_hidden > 0.97 * num_empty, "but for some that lie between pixels"
 
 
-@pytest.mark.parametrize("recipe", [CUT, CUT_NINE], ids=["four", "nine"])
+@pytest.mark.parametrize(
+    "recipe", [CUT, CUT_NINE, PASTED, PASTED_NINE], ids=["four", "nine", "objects of four", "objects of nine"]
+)
 def test_of_mosaics_that_are_pasted_in_part_the_rest_is_not_decoded(
     recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
