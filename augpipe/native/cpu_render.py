@@ -292,7 +292,8 @@ def paste(
     """
     weight = np.float32(1.0) - (alpha if form.planar else alpha[:, :, None])
     first, second = (_as_float32(values, form) for values in (own, partner))
-    mixed = second + weight * (first - second)
+    with np.errstate(invalid="ignore", over="ignore"):  # where nothing of the partner is seen, anything may stand
+        mixed = second + weight * (first - second)
     if form.is_narrow:
         out = np.empty(mixed.size, own.dtype)
         narrow(mixed.reshape(-1), out)

@@ -155,10 +155,12 @@ def stages_of(
 
 def _narrowing(settings: Settings) -> list[Callable[[BatchInProgress], None]]:
     """What narrows the regions of a planned batch's images."""
-    if not settings.recipe.mixing:
+    recipe = settings.recipe
+    if not recipe.mixing:
         return []
-    # of a mosaic that changes while it is decoded, other objects are pasted
-    if not settings.recipe.pastes_objects or settings.recipe.mosaic is not None or settings.targets is None:
+    # where one image of a mosaic is replaced, other objects of the others are pasted than were decoded
+    may_change = recipe.mosaic is not None and settings.skips_bad
+    if not recipe.pastes_objects or settings.targets is None or may_change:
         return [narrow_guests]
     from augpipe.pipeline.pasting_stage import expect_pastes
 

@@ -80,9 +80,9 @@ def plan_mixing(batch: BatchInProgress, items: Sequence[Item]) -> None:
 
 
 def seen_windows(batch: BatchInProgress) -> list[Ints]:
-    """For each view of a planned batch, (B, 4) left, top, right and bottom of what is seen of the images that are
-    rendered, in output pixels: all of the batch's own ones, and of those that it is mixed with what is pasted."""
-    mixing, plan, num = batch.request.block.mixing, batch.plan, len(batch.items)
+    """For each view of a planned batch, (B, 4) left, top, right and bottom of the part of the outputs in which images
+    may be seen: anywhere in the batch's own ones, and where something is pasted from those that it is mixed with."""
+    mixing, plan, num, outputs = batch.request.block.mixing, batch.plan, len(batch.items), batch.request.outputs
     assert plan is not None
     windows = [np.tile(np.array([0, 0, width, height]), (num, 1)) for height, width in batch.sizes]
     if mixing is not None:
@@ -91,9 +91,10 @@ def seen_windows(batch: BatchInProgress) -> list[Ints]:
         for view, of_view in enumerate(windows):
             width, height = of_view[own, 2:].T
             of_view[places[own]] = rectangles(drawn[own], width, height)
+            of_view[:] = of_view[outputs]
             for place, found in batch.pasted[view].items() if batch.pasted else ():
                 if places[place] >= batch.num_own:
-                    of_view[places[place]] = found.region
+                    of_view[[*found.windows]] = [*found.windows.values()]
     return windows
 
 
@@ -101,18 +102,18 @@ def narrow_guests(batch: BatchInProgress) -> None:
     """Have only that decoded of a planned batch's guests which is pasted on the batch's own images."""
     if batch.request.block.mixing is None or batch.num_own == len(batch.items):
         return
-    outputs, windows = batch.request.outputs, seen_windows(batch)
+    windows = seen_windows(batch)
     is_cut = np.any(
         [of_view != (0, 0, width, height) for of_view, (height, width) in zip(windows, batch.sizes, strict=True)],
         axis=(0, 2),
     )
-    guests = np.flatnonzero(is_cut[outputs])
+    guests = np.flatnonzero(is_cut)
     guests = guests[[batch.items[guest].region is not None for guest in guests]]
     if not len(guests):
         return
     batch.tables = tuple(copied(rows) for rows in batch.tables)
     tables = [rows[guests] for rows in batch.tables]
-    regions = narrow_to_windows(tables, batch.sizes, [of_view[outputs[guests]] for of_view in windows])
+    regions = narrow_to_windows(tables, batch.sizes, [of_view[guests] for of_view in windows])
     for rows, narrowed in zip(batch.tables, tables, strict=True):
         as_bytes(rows)[guests] = as_bytes(narrowed)
     for guest, region in zip(guests.tolist(), regions.tolist(), strict=True):

@@ -129,7 +129,7 @@ def are_hidden(batch: BatchInProgress) -> Bools:
     which nothing is pasted, and those of mosaics wherever lines stay straight."""
     plan, owners, windows_of_views = batch.plan, batch.request.outputs, seen_windows(batch)
     assert plan is not None
-    is_empty = [(windows[owners, 2:] <= windows[owners, :2]).any(axis=1) for windows in windows_of_views]
+    is_empty = [(windows[:, 2:] <= windows[:, :2]).any(axis=1) for windows in windows_of_views]
     nothing_pasted: Bools = np.all(is_empty, axis=0)
     if batch.request.block.mosaic is None:
         return nothing_pasted
@@ -139,7 +139,7 @@ def are_hidden(batch: BatchInProgress) -> Bools:
         straight = guests[~_bend(rows[owners[guests]])]
         beyond = np.zeros(len(found), np.bool_)
         places = rows["mosaic"]["place"][straight].astype(np.float64)
-        beyond[straight] = _are_beyond(rows[owners[straight]], places, windows[owners[straight]].astype(np.float64))
+        beyond[straight] = _are_beyond(rows[owners[straight]], places, windows[straight].astype(np.float64))
         found &= beyond
     return found | nothing_pasted
 

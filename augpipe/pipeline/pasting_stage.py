@@ -11,6 +11,7 @@ from augpipe.pipeline.checked_objects import problems_of
 from augpipe.pipeline.items import BatchInProgress, Item, Settings
 from augpipe.pipeline.mapped_objects import ShownImages, known_objects, of_shown
 from augpipe.pipeline.mixing_stage import plan_mixing
+from augpipe.pipeline.mosaic_stage import pieces
 from augpipe.planning.mixing_draws import draw_objects, pastes_objects
 from augpipe.planning.targets.covered import alpha_plane, order_of_outlines
 from augpipe.planning.targets.inverse_map import InverseMap
@@ -34,6 +35,9 @@ class PastedObjects:
     """Left, top, right and bottom of what changes, in output pixels."""
     alpha: npt.NDArray[np.float32]
     """(height, width) of the region: the part of the partner there, in 0..1."""
+    windows: Mapping[int, tuple[int, int, int, int]]
+    """Place in the batch of the partner, or of each image of its mosaic -> left, top, right and bottom of what is seen
+    of it, in output pixels."""
 
 
 def expect_pastes(settings: Settings, batch: BatchInProgress) -> None:
@@ -76,8 +80,8 @@ def _pasted(settings: Settings, batch: BatchInProgress) -> tuple[dict[int, Paste
     shown = _chosen(batch, objects, outputs)
     some, which, _ = of_shown(objects, shown)
     output, image = shown.output[which], shown.image[which]
-    numbers = np.concatenate([*shown.only.values()])
-    for found, rows, size in zip(pasted, plan.views, batch.sizes, strict=True):
+    numbers, places = np.concatenate([*shown.only.values()]), _partner_places(batch)
+    for view, (found, rows, size) in enumerate(zip(pasted, plan.views, batch.sizes, strict=True)):
         known = known_objects(some, rows, image, which, settings.targets)
         mapped = map_objects(InverseMap(rows[shown.image]), known, settings.targets, drops_empty=True)
         assert mapped.polygons is not None
@@ -94,15 +98,42 @@ def _pasted(settings: Settings, batch: BatchInProgress) -> tuple[dict[int, Paste
                 mask=mask,
                 region=region,
                 alpha=alpha,
+                windows=_windows(batch, places[place], view, region, alpha > 0.0),
             )
     return pasted
 
 
+def _windows(
+    batch: BatchInProgress, partner: int, view: int, region: tuple[int, int, int, int], is_seen: npt.NDArray[np.bool_]
+) -> dict[int, tuple[int, int, int, int]]:
+    """`PastedObjects.windows` of a partner of which these pixels of a region are seen."""
+    if batch.request.block.mosaic is None:
+        return {partner: region}
+    left, top, right, bottom = region
+    rest = np.zeros(batch.sizes[view], np.bool_)
+    rest[top:bottom, left:right] = is_seen
+    windows = dict.fromkeys(np.flatnonzero(batch.request.outputs == partner).tolist(), (0, 0, 0, 0))
+    for guest, (down, across), is_shown in pieces(batch, partner, view):
+        of_guest = rest[down, across] if is_shown is None else rest[down, across] & is_shown
+        windows[guest] = _bounds(of_guest, across.start, down.start)
+        rest[down, across] &= ~of_guest
+    windows[partner] = _bounds(rest)
+    return windows
+
+
+def _bounds(mask: npt.NDArray[np.bool_], left: int = 0, top: int = 0) -> tuple[int, int, int, int]:
+    """Left, top, right and bottom of what is True, all 0 where nothing is; of a mask whose corner lies there."""
+    if not mask.any():
+        return 0, 0, 0, 0
+    x, y = np.flatnonzero(mask.any(axis=0)), np.flatnonzero(mask.any(axis=1))
+    return left + int(x[0]), top + int(y[0]), left + int(x[-1]) + 1, top + int(y[-1]) + 1
+
+
 def _chosen(batch: BatchInProgress, objects: Targets, outputs: Ints) -> ShownImages:
     """The partners of outputs, or each image of theirs that are mosaics, with the objects that are drawn from these."""
-    plan, request, mixing = batch.plan, batch.request, batch.request.block.mixing
-    assert plan is not None and mixing is not None
-    partners = mixing.partner_places[request.cut][outputs]
+    plan, request = batch.plan, batch.request
+    assert plan is not None
+    partners = _partner_places(batch)[outputs]
     images = [np.flatnonzero(request.outputs == partner) for partner in partners]
     most = max(int(objects.counts[of_partner].sum()) for of_partner in images)
     positions = request.positions
@@ -125,6 +156,13 @@ def _chosen(batch: BatchInProgress, objects: Targets, outputs: Ints) -> ShownIma
         mixes=True,
         only=dict(enumerate(only)),
     )
+
+
+def _partner_places(batch: BatchInProgress) -> Ints:
+    """(B,) where the partner of each image lies in the batch."""
+    mixing = batch.request.block.mixing
+    assert mixing is not None
+    return mixing.partner_places[batch.request.cut]
 
 
 def _outlined(objects: Targets, image: int) -> tuple[Ints, Ints]:
