@@ -80,6 +80,23 @@ def test_a_stand_in_is_made_again_where_it_stood() -> None:
         loader_of(source, RECIPE).replay("epoch 0, sample 1, position 3")
 
 
+@pytest.mark.parametrize("recipe", [RECIPE, MIXED], ids=["alone", "mixed"])
+def test_a_stand_in_is_mixed_again_with_the_partner_it_had(recipe: Recipe) -> None:
+    source = MemorySource(jpegs(9))
+    source.contents[2] = b"no image"
+    loader = loader_of(source, recipe, on_error="skip")
+    num_stood_in = 0
+    for batch in list(loader):
+        for position, asked in enumerate(batch.asked_ids.tolist()):
+            again = loader.replay(batch.line(position))
+            np.testing.assert_array_equal(again.images[0], batch.images[position])
+            assert again.sample_ids.tolist() == [batch.sample_ids[position]]
+            assert again.line() == batch[position].line() == batch.line(position)
+            assert ItemLine.read(repr(again)) == ItemLine.read(batch.line(position))
+            num_stood_in += asked == 2 != batch.sample_ids[position]
+    assert num_stood_in == 1
+
+
 def as_lists(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: as_lists(each) for name, each in value.items()}
