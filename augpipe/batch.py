@@ -42,6 +42,9 @@ class Batch(Generic[Array]):
     plan: Plan
     """What was drawn for them; `Augment(...)(images, plan=batch.plan)` repeats it, unless the recipe mixes."""
 
+    asked_ids: npt.NDArray[np.int64] | None = None
+    """(B,) int64, of a loader, the samples that the epoch asked for: others than `sample_ids` where on_error="skip" put
+    the next usable one in the place of one that is not."""
     positions: npt.NDArray[np.int64] | None = None
     """(B,) int64, where they stand in their epoch, from 0 on, of a loader with a sampler, which may draw a sample
     twice; None without one."""
@@ -124,6 +127,7 @@ class Batch(Generic[Array]):
             images=_each(self.images, lambda images: images[one]),
             labels=_each(self.labels, lambda labels: labels[one]),
             sample_ids=self.sample_ids[one],
+            asked_ids=None if self.asked_ids is None else self.asked_ids[one],
             plan=self.plan[one],
             positions=None if self.positions is None else self.positions[one],
             columns={name: values[one] for name, values in self.columns.items()},
@@ -139,7 +143,14 @@ class Batch(Generic[Array]):
         """
         row = self.plan.rows[position]
         place = "" if self.positions is None else f", position {self.positions[position]}"
-        return f"seed {self.plan.seed}, epoch {row['epoch']}, sample {row['sample_id']}{self._of_part}{place}"
+        return f"seed {self.plan.seed}, epoch {row['epoch']}, sample {self._named(position)}{self._of_part}{place}"
+
+    def _named(self, position: int) -> int:
+        """The sample by which an image is made again; who it is mixed with is drawn for the one that was asked for."""
+        ids = self.sample_ids
+        if self.plan.recipe.mixes_samples and self.positions is None and self.asked_ids is not None:
+            ids = self.asked_ids
+        return int(ids[position])
 
     @property
     def _of_part(self) -> str:
@@ -154,7 +165,8 @@ class Batch(Generic[Array]):
     def __repr__(self) -> str:
         views = self.images if isinstance(self.images, tuple) else (self.images,)
         epochs = ", ".join(f"epoch {epoch}" for epoch in np.unique(self.plan.rows["epoch"]))
-        ids = ", ".join(map(str, self.sample_ids[:NUM_NAMED])) + (", ..." if len(self) > NUM_NAMED else "")
+        named = [self._named(0)] if len(self) == 1 else self.sample_ids[:NUM_NAMED]
+        ids = ", ".join(map(str, named)) + (", ..." if len(self) > NUM_NAMED else "")
         samples = f", {'sample' if len(self) == 1 else 'samples'} {ids}{self._of_part}" if len(self) else ""
         if len(self) == 1 and self.positions is not None:
             samples += f", position {self.positions[0]}"

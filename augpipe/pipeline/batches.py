@@ -364,6 +364,7 @@ class BatchMaker:
             images=images[0] if len(images) == 1 else tuple(images),
             labels=MixedLabels(*map(wrap, labels)) if isinstance(labels, MixedLabels) else wrap(labels),
             sample_ids=plan.sample_ids,
+            asked_ids=batch.request.sample_ids[: batch.num_own],
             plan=plan,
             positions=None if positions is None else positions[: batch.num_own],
             part=part_length(self._settings.source),

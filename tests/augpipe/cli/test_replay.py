@@ -87,6 +87,7 @@ def test_a_stand_in_is_mixed_again_with_the_partner_it_had(recipe: Recipe) -> No
     loader = loader_of(source, recipe, on_error="skip")
     num_stood_in = 0
     for batch in list(loader):
+        assert batch.asked_ids is not None
         for position, asked in enumerate(batch.asked_ids.tolist()):
             again = loader.replay(batch.line(position))
             np.testing.assert_array_equal(again.images[0], batch.images[position])
