@@ -250,6 +250,28 @@ def in_turn(
     return seconds
 
 
+def rendering_alone(work: Callable[[], int], rounds: int) -> float:
+    """Least seconds an item that a transform's call renders, by this thread's clock: without plans and containers."""
+    from augpipe.augment_call import host_images
+
+    render, spent = host_images.render, [0.0]
+
+    def timed(*args: Any, **kwargs: Any) -> None:
+        start = time.thread_time()
+        render(*args, **kwargs)
+        spent[-1] += time.thread_time() - start
+
+    host_images.render = timed
+    try:
+        for _ in range(rounds):
+            num = work()
+            spent[-1] /= num
+            spent.append(0.0)
+    finally:
+        host_images.render = render
+    return min(spent[:-1])
+
+
 def touch_memory(num_bytes: int) -> None:
     """Write to memory and free it, so that whoever asks next gets some that is there.
 
