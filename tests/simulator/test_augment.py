@@ -311,6 +311,20 @@ def test_several_passes_agree_with_the_cpu(on_device: list[int], kind: str) -> N
         assert apart.max() <= 1 and apart.mean() < 0.02
 
 
+@pytest.mark.parametrize("is_turned", [False, True], ids=["straight", "turned"])
+@pytest.mark.parametrize("interpolation", ["bilinear", "nearest", "bicubic"])
+def test_images_end_within_a_pixel(on_device: list[int], interpolation: Any, is_turned: bool) -> None:
+    """What is padded behind a crop of an enlarged image ends where the crop does, by parts of the image's pixels."""
+    turns = (Rotate(max_deg=(12, 12), step=None),) if is_turned else ()
+    crop = (CenterCrop(size=(18, 23), scale=27), ops.Pad(px=(2, 3), fill=(255, 0, 90)), *turns)
+    recipe = Recipe(ops=crop, interpolation=interpolation, antialias=False)
+    found = Augment(recipe, 3, dtype="uint8")([torch.from_numpy(p) for p in IMAGES], sample_ids=[4, 5, 6])
+    expected = expected_of(recipe, IMAGES, [4, 5, 6], dtype="uint8")
+    assert_near(found, expected, 1)
+    is_fill = (expected == torch.tensor([255, 0, 90], dtype=torch.uint8)[:, None, None]).all(dim=1)
+    assert (is_fill.sum(dim=(1, 2)) >= 24 * 27 - 18 * 23 - 40).all(), "all that lies around the crop"
+
+
 def test_views_of_one_pass_and_of_several_share_a_batch(on_device: list[int]) -> None:
     views = (View(ops=(CenterCrop(size=8), Normalize())), View(ops=(Noise(p=1.0), Rotate(), CenterCrop(size=5))))
     recipe = Recipe(name="both", views=views)

@@ -103,6 +103,14 @@ def test_each_map_is_that_of_the_host(name: str, mask_border: Any, launches: lis
         launches.clear()
 
 
+@pytest.mark.parametrize("interpolation", ["bilinear", "nearest"])
+def test_images_that_end_within_a_pixel(interpolation: Any, launches: list[tuple[int, int, int]]) -> None:
+    chain = (ops.CenterCrop(size=(18, 23), scale=27), ops.Pad(px=3), ops.Rotate(max_deg=20, step=None, p=0.5))
+    recipe = Recipe(ops=chain, interpolation=interpolation, antialias=False)
+    found = assert_as_on_host(labels_of(), recipe, targets=TargetOptions(mask_fill=7))
+    assert launches and all(mask.unique().numel() > 5 for mask in found)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_classes_of_every_type_are_int64(dtype: str, launches: list[tuple[int, int, int]]) -> None:
     (first, *_) = assert_as_on_host(labels_of(dtype), Recipe(ops=MAPS["flip and turn"], border="constant"))
