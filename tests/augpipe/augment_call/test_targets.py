@@ -50,6 +50,30 @@ def test_boxes_come_back_in_their_format(name: str) -> None:
     np.testing.assert_array_equal(result["image"], Augment(FLIP)(IMAGE, sample_ids=[0]))
 
 
+@pytest.mark.parametrize("boxes", ["tight", "corners", "ellipse"])
+@pytest.mark.parametrize(
+    "behind",
+    [(ops.Pad(px=30),), (ops.Rotate(max_deg=(20, 20), step=None), ops.Pad(px=(9, 4))), (ops.Zoom(factor=(0.5, 0.5)),)],
+    ids=["padded", "turned and padded", "shrunk"],
+)
+def test_boxes_end_where_a_crop_does_whatever_follows(behind: tuple[ops.Op, ...], boxes: Any) -> None:
+    """As where the crop is a call of its own, as it is in other libraries."""
+    given = {"bboxes": [BOX, [5, 5, 20, 20], [100, 50, 150, 95], [60, 40, 90, 60]], "bbox_format": "pascal_voc"}
+    options = TargetOptions(boxes=boxes)
+    alike = {"border": "constant"} if behind[0].op == "zoom" else {}
+    found = augmented(Recipe(ops=(*CROP.ops, *behind), **alike), options, **given)
+    cropped = Augment(CROP, layout="NHWC", dtype="uint8")(image=IMAGE, sample_ids=[0], targets=options, **given)
+    then = Augment(Recipe(ops=behind, **alike))(
+        image=cropped["image"],
+        bboxes=cropped["bboxes"],
+        bbox_format="pascal_voc",
+        sample_ids=[0],
+        targets=options,
+    )
+    assert found["object_ids"].tolist() == cropped["object_ids"][then["object_ids"]].tolist() == [0, 2, 3]
+    np.testing.assert_allclose(found["bboxes"], then["bboxes"], atol=1e-3)
+
+
 def test_a_box_of_whole_numbers_may_be_one_pixel() -> None:
     """Others that lie in the first pixel look like parts of the image."""
     result = Augment(Recipe())(image=IMAGE, bboxes=[[1, 1, 1, 1]], bbox_format="coco")

@@ -59,3 +59,18 @@ def test_masks_end_where_the_image_does_when_both_are_turned(interpolation: Any)
     made = Augment(recipe, dtype="uint8", framework="numpy", layout="NHWC")(image=WHITE, mask=mask, targets=targets)
     np.testing.assert_array_equal(made["mask"] == 1, made["image"][..., 0] == 255)
     assert (made["mask"] == 1).mean() == pytest.approx(200 * 200 / 224**2, abs=0.04)
+
+
+@pytest.mark.parametrize("boxes", ["tight", "corners"])
+@pytest.mark.parametrize("interpolation", ["bilinear", "nearest"])
+def test_objects_end_where_the_image_does(interpolation: Any, boxes: Any) -> None:
+    recipe = Recipe(ops=(ops.CenterCrop(size=200, scale=224), ops.Pad(px=(5, 12))), interpolation=interpolation)
+    made = Augment(recipe, framework="numpy")(
+        image=WHITE,
+        bboxes=[[0, 0, 32, 32], [0, 10, 1.7, 20], [1, 10, 1.9, 20]],
+        bbox_format="pascal_voc",
+        keypoints=np.array([[1.7, 16.0], [1.73, 16.0], [16.0, 30.25], [16.0, 30.3]]),
+        targets=TargetOptions(boxes=boxes),
+    )
+    assert made["object_ids"].tolist() == [0, 2] and made["keypoint_ids"].tolist() == [1, 2]
+    np.testing.assert_allclose(made["bboxes"], [[5, 12, 205, 212], [5, 70, 6.3, 140]], atol=1e-3)
