@@ -1,5 +1,7 @@
 """Boxes through a map: the bound of what is shown of each one's outline."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -67,21 +69,26 @@ def map_corners(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Fl
 
     This is what torchvision and albumentations do: such a box may be much larger than what is shown.
     """
-    return _cut_after(inverse, boxes, boxes_as_rings(boxes, item, 4))
+    return _cut_after(inverse, boxes, item, partial(boxes_as_rings, num_points=4))
 
 
 def map_ellipses(inverse: InverseMap, boxes: Float, item: Int) -> tuple[Float, Float]:
     """As `map_corners`, of the box around the ellipse that touches the sides of each, as albumentations has it."""
-    return _cut_after(inverse, boxes, ellipses_as_rings(boxes, item, ELLIPSE_POINTS))
+    return _cut_after(inverse, boxes, item, partial(ellipses_as_rings, num_points=ELLIPSE_POINTS))
 
 
-def _cut_after(inverse: InverseMap, boxes: Float, rings: Rings) -> tuple[Float, Float]:
-    """What `map_boxes` gives, by the boxes around mapped outlines."""
-    outlines = mapped(inverse, rings)
-    whole, parts = outlines.bounds(), inverse.parts_shown(outlines)
-    cuts = [np.clip(whole, limits[:, LOW], limits[:, HIGH]) for limits in parts]
+def _cut_after(
+    inverse: InverseMap, boxes: Float, item: Int, outlines_of: Callable[[Float, Int], Rings]
+) -> tuple[Float, Float]:
+    """What `map_boxes` gives, by the boxes around mapped outlines of what is seen of each."""
+    seen = inverse.seen[item]
+    kept = np.clip(boxes, seen[:, LOW], seen[:, HIGH])
+    outlines = mapped(inverse, outlines_of(kept, item))
+    bounds, parts = outlines.bounds(), inverse.parts_shown(outlines)
+    whole = bounds if (kept == boxes).all() else mapped(inverse, outlines_of(boxes, item)).bounds()
+    cuts = [np.clip(bounds, limits[:, LOW], limits[:, HIGH]) for limits in parts]
     for cut in cuts:
-        cut[~(boxes[:, 2:] > boxes[:, :2]).all(axis=1)] = 0.0
+        cut[~(kept[:, 2:] > kept[:, :2]).all(axis=1)] = 0.0
     shown: Float = np.sum([box_areas(cut) for cut in cuts], axis=0)
     return bounds_of_all(cuts), shares_of(shown, box_areas(whole))
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from augpipe.gpu_ops.image.field_inverse import unbend_grid
 from augpipe.gpu_ops.image.inverse import unbend
 from augpipe.gpu_ops.image.program_rows import first_parts
-from augpipe.gpu_ops.image.rows import GRID, SPLINE
+from augpipe.gpu_ops.image.rows import GRID, SHARP, SPLINE
 from augpipe.gpu_ops.image.sampling import LEAST_DIVISOR
 from augpipe.planning.fields import drawn_by
 from augpipe.planning.kernel_rows import kernel_rows
@@ -98,13 +98,13 @@ class InverseMap:
     def seen(self) -> Float:
         """(B, 4): left, top, right and bottom of what the outputs may show of the images, in source pixels."""
         table = self._table
-        edges = [
-            table[f"{end}_{axis}"] + table[f"origin_{axis}"] + (end == "high")
-            for end in ("low", "high")
-            for axis in "xy"
-        ]
-        seen: Float = np.stack(edges, axis=1).astype(np.float64)
-        return seen
+        edges = []
+        for pixel, edge, further in (("low", "begin", 0.0), ("high", "end", 1.0)):
+            for axis in "xy":
+                within = table[f"{edge}_{axis}"].astype(np.float64) + 0.5  # where it need not end in whole pixels
+                at = np.where(table["is_constant"] == SHARP, within, table[f"{pixel}_{axis}"] + further)
+                edges.append(at + table[f"origin_{axis}"])
+        return np.stack(edges, axis=1)
 
     @cached_property
     def is_mirrored(self) -> Bool:

@@ -148,7 +148,9 @@ def _call_with_boxes(params: Mapping[str, Any], turned: Sequence[tuple[str, str]
     lost = [name for name in ("min_width", "min_height", "max_accept_ratio") if params.get(name)]
     if boxes == "corners":
         lost += [f"rotate_method={way!r} of {name}" for name, way in turned if way == "ellipse"]
-    return f"{call}. A Loader takes the same targets." + (f" Not mapped: {', '.join(lost)}." if lost else "")
+    judged = [name for name in ("min_area", "min_visibility") if name in kept]
+    told = f" {' and '.join(judged)} judge the output, and there what each transform gives." if judged else ""
+    return f"{call}. A Loader takes the same targets.{told}" + (f" Not mapped: {', '.join(lost)}." if lost else "")
 
 
 def _call_with_points(params: Mapping[str, Any]) -> str:
