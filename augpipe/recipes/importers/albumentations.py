@@ -149,7 +149,7 @@ def _call_with_boxes(params: Mapping[str, Any], turned: Sequence[tuple[str, str]
     if boxes == "corners":
         lost += [f"rotate_method={way!r} of {name}" for name, way in turned if way == "ellipse"]
     judged = [name for name in ("min_area", "min_visibility") if name in kept]
-    told = f" {' and '.join(judged)} judge the output, and there what each transform gives." if judged else ""
+    told = f" {' and '.join(judged)}: of the output, and there of what each transform gives." if judged else ""
     return f"{call}. A Loader takes the same targets.{told}" + (f" Not mapped: {', '.join(lost)}." if lost else "")
 
 

@@ -752,7 +752,8 @@ def test_boxes_and_points_are_said_to_belong_to_the_call() -> None:
     (told,) = importers.from_albumentations(data).notes
     options = "targets=TargetOptions(boxes='corners', min_visibility=0.3)"
     call = f"augment(image=..., bboxes=..., bbox_format='coco', labels=..., {options})"
-    also = "A Loader takes the same targets. Not mapped: min_width."
+    also = "A Loader takes the same targets. min_visibility: of the output, and there of what each transform gives."
+    also += " Not mapped: min_width."
     assert told == f"bbox_params: boxes are given to the call: {call}. {also}"
     given = {"image": np.zeros((60, 60, 3), np.uint8), "bboxes": [[0, 0, 40, 40], [20, 20, 2, 2]], "labels": ["a", "b"]}
     for name in given:
