@@ -635,7 +635,7 @@ def test_usual_names_of_libraries_need_no_import(call: str) -> None:
         ("K.RandomMixUpV2()", "RandomMixUpV2: is not known here; write mixing=[ops.MixUp()] of the Recipe"),
         ("K.RandomCutMixV2()", "RandomCutMixV2: is not known here; write mixing=[ops.CutMix()] of the Recipe"),
         ("T.AugMix()", "AugMix: is not known here; write recipes.trivial_augment_wide(224), or *policies.trivial"),
-        ("K.RandomRain()", "RandomRain: is not known here; write a change of such images before they are stored"),
+        ("K.RandomRain()", "RandomRain: is not known here; write ops.Custom(my_step), which calls a function"),
         ("T.FixedSizeCrop((64, 64))", "FixedSizeCrop: is not known here; write ops.RandomCrop(size=224, pad_if_needed"),
         (
             "T.RandomCrop(64, fill={'others': 'red'})",
