@@ -15,7 +15,7 @@ MAX_SIGMA_PX = 10.0
 class Blur(Op):
     """Soften the output, as a Gaussian of standard deviation sigma does, by a wider filter of the same one look-up.
 
-    Next to geometry it acts in the same look-up. `GaussianBlur` is a Gaussian's, acts behind it, and takes less time.
+    Next to geometry it acts in the same look-up. `GaussianBlur` is a Gaussian's, acts behind it, and mostly takes less.
 
     The triangle that samples the image becomes so wide that its variance grows by sigma^2, in pixels of the output: it
     has 2 * sqrt(1 + 6 * sigma^2) taps along each axis where there were 2. The time grows with their square: it was
