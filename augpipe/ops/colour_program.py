@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.gpu_ops.image.program_rows import COLOUR_STEP, MATRIX, NONE, TABLE, TABLE_BYTES
+from augpipe.gpu_ops.image.program_rows import COLOUR_STEP, MATRIX, NONE, STEP_BYTES, TABLE, TABLE_BYTES
 
 Float = npt.NDArray[np.float64]
 
@@ -64,6 +64,28 @@ class ColourStep:
 def num_tables(steps: list[ColourStep]) -> int:
     """How many tables a row needs room for."""
     return sum(step.tables is not None for step in steps)
+
+
+def in_fewer_places(steps: list[ColourStep], most: int) -> list[ColourStep]:
+    """The steps in as many places as any image takes, `most`; as they are where that needs no less room."""
+    tables = num_tables(steps)
+    room = most * (STEP_BYTES + (TABLE_BYTES if tables else 0))
+    if room >= len(steps) * STEP_BYTES + tables * TABLE_BYTES:
+        return steps
+    kinds = np.stack([step.kinds for step in steps], axis=1)
+    taken = np.argsort(kinds == NONE, axis=1, kind="stable")[:, :most]
+    rows = np.arange(len(kinds))[:, None]
+
+    def moved(name: str) -> list[Any]:
+        of_steps = [getattr(step, name) for step in steps]
+        some = next((values for values in of_steps if values is not None), None)
+        if some is None:
+            return [None] * most
+        all_of_them = np.stack([np.zeros_like(some) if values is None else values for values in of_steps], axis=1)
+        return list(np.moveaxis(all_of_them[rows, taken], 1, 0))
+
+    names = ("kinds", "numbers", "tables", "keys")
+    return [ColourStep(**dict(zip(names, values, strict=True))) for values in zip(*map(moved, names), strict=True)]
 
 
 def write_program(

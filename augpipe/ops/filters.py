@@ -27,8 +27,9 @@ RADIUS_PER_SIGMA = 3.5
 
 
 def _is_odd(sizes: Any) -> Any:
-    if any(size % 2 == 0 for size in (sizes if isinstance(sizes, tuple) else (sizes,)) if size is not None):
-        raise broken("must be odd, so that a pixel lies in the middle: {name}=[3, 7]")
+    are_several = isinstance(sizes, tuple)
+    if any(size % 2 == 0 for size in (sizes if are_several else (sizes,)) if size is not None):
+        raise broken(f"must be odd, so that a pixel lies in the middle: {{name}}={'[3, 7]' if are_several else 23}")
     return sizes
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ConfigDict, Field, model_validator
 
-from augpipe.ops.colour_program import ColourStep
+from augpipe.ops.colour_program import ColourStep, in_fewer_places
 from augpipe.ops.frame import Frame
 from augpipe.ops.frame_part import PartOfFrame
 from augpipe.ops.kinds import Ops
@@ -302,6 +302,17 @@ class SomeOf(Group):
         num = self.num[0] + words.integer(1, self.num[1] - self.num[0] + 1)
         applied: Bool = words.happens(0, self.p)[:, None] & (ranks < num[:, None])
         return applied
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        """The program of colours has room for the steps of as many ops as act on one image."""
+        first = len(frame.steps)
+        nums: list[int] = []
+        for key, op in self.keyed:
+            before = len(frame.steps)
+            frame.steps = self.applied_to_some(key, op, frame, drawn[key], at=before)
+            nums.append(len(frame.steps) - before)
+        most = sum(sorted(nums)[len(nums) - self.num[1] :])
+        frame.steps = frame.steps[:first] + in_fewer_places(frame.steps[first:], most)
 
 
 class AllOf(Group):

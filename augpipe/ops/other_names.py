@@ -1,6 +1,6 @@
 """What torchvision, albumentations, timm and kornia call their transforms -> what to write here."""
 
-_STORED = "a change of such images before they are stored, or of the batches in your loop: no op here does it"
+_CUSTOM = "ops.Custom(my_step), which calls a function of yours"
 _NOTHING = "nothing: batches are tensors of the dtype and layout that the Loader is asked for"
 _FRAME = "ops.Rotate(), ops.Translate(), ops.Zoom() or ops.Shear()"
 _POLICY = "recipes.{0}(224), or *policies.{0}() among ops of your own"
@@ -22,7 +22,9 @@ ANSWERS = {
     **dict.fromkeys(
         ("cropnonemptymaskifexists", "cropnearbbox"), "ops.RandomCrop(size=224, keep_objects=ops.KeepObjects())"
     ),
-    **dict.fromkeys(("fivecrop", "tencrop"), "augpipe evaluate RUN --crops 10, or several views in a Recipe"),
+    **dict.fromkeys(
+        ("fivecrop", "tencrop"), "a View for each crop in Recipe(views=[...]); augpipe evaluate RUN --crops 10 has ten"
+    ),
     **dict.fromkeys(("scale", "scalejitter"), "ops.RandomResize(factor=(0.5, 2.0)), and a RandomCrop behind it"),
     **dict.fromkeys(("rescale", "smallestmaxsize", "shortsize"), "ops.ResizeShortest(size=256)"),
     "shortestsize": "ops.OneCrop(chains=[[ops.ResizeShortest(size=224)], [ops.ResizeShortest(size=256)]])",
@@ -42,7 +44,8 @@ ANSWERS = {
     "barrel": "ops.LensDistortion()",
     **dict.fromkeys(("elastic", "gridelasticdeform"), "ops.ElasticTransform()"),
     **dict.fromkeys(
-        ("piecewiseaffine", "iaapiecewiseaffine", "thinplatespline"), "ops.ElasticTransform() or ops.GridDistortion()"
+        ("piecewiseaffine", "iaapiecewiseaffine", "thinplate", "thinplatespline"),
+        "ops.ElasticTransform() or ops.GridDistortion()",
     ),
     "sanitizeboundingboxes": "nothing: TargetOptions(min_area=1) drops objects of which too little is shown",
     # colours and levels
@@ -57,14 +60,18 @@ ANSWERS = {
     "adjustsharpness": "ops.Sharpness()",
     **dict.fromkeys(("rgbshift", "planckianjitter", "whitebalance"), "ops.ColorCast(), or ops.Lighting()"),
     **dict.fromkeys(("fancypca", "pcajitter"), "ops.Lighting()"),
-    **dict.fromkeys(("togray", "gray", "tosepia"), "ops.Grayscale()"),
+    **dict.fromkeys(("togray", "gray", "sepia", "tosepia"), "ops.Grayscale()"),
     **dict.fromkeys(("invertimg", "negative"), "ops.Invert()"),
     **dict.fromkeys(("channelpermutation", "rgbpermutation"), "ops.ChannelShuffle()"),
     "histogramequalization": "ops.Equalize()",
     **dict.fromkeys(("tonecurve", "adjustgamma"), "ops.Gamma()"),
     # blur, noise, rectangles
     **dict.fromkeys(("defocus", "glassblur", "advancedblur", "zoomblur"), "ops.GaussianBlur()"),
-    **dict.fromkeys(("gaussnoise", "gaussiannoise", "saltandpeppernoise", "additivenoise"), "ops.Noise()"),
+    **dict.fromkeys(("gaussnoise", "gaussiannoise", "additivenoise", "shot", "shotnoise"), "ops.Noise()"),
+    **dict.fromkeys(
+        ("saltandpepper", "saltandpeppernoise"),
+        "ops.PixelDropout(), and another one with fill=255 for the white pixels",
+    ),
     "iaaadditivegaussiannoise": "ops.Noise(per_channel=False)",
     **dict.fromkeys(("erasing", "mask"), "ops.Erase()"),
     **dict.fromkeys(("cutout", "maskdropout"), "ops.CoarseDropout()"),
@@ -73,18 +80,22 @@ ANSWERS = {
     "iaasharpen": "ops.Sharpen()",
     "iaaemboss": "ops.Emboss()",
     **dict.fromkeys(("imagecompression", "jpegcompression", "jpeg"), "ops.JpegCompression()"),
-    "multiplicativenoise": "ops.BrightnessContrast(brightness=(0, 0)), or ops.Noise(speckle=...)",
+    **dict.fromkeys(
+        ("multiplicative", "multiplicativenoise"),
+        "ops.BrightnessContrast(brightness=(0, 0)), or ops.Noise(speckle=...)",
+    ),
     "haze": "ops.Fog()",
-    **dict.fromkeys(("rain", "snow", "sunflare", "gravel"), _STORED),
+    **dict.fromkeys(("rain", "snow", "sunflare", "gravel"), f"{_CUSTOM}: no op here does it"),
     # what holds others
     **dict.fromkeys(
         ("compose", "replaycompose", "sequential", "augmentationsequential", "imagesequential"),
         "Recipe(ops=[ops.Flip(), ...])",
     ),
     **dict.fromkeys(("choice", "oneorother"), "ops.OneOf(ops=[...])"),
-    **dict.fromkeys(("apply", "order"), "ops.AllOf(ops=[...], p=0.5)"),
+    "apply": "ops.AllOf(ops=[...], p=0.5)",
+    "order": "ops.AllOf(ops=[...]), which keeps the order of the list",
     "noop": "ops.Identity()",
-    "lambda": "a change of the batch in your loop: a recipe holds descriptions and no functions",
+    "lambda": _CUSTOM,
     # policies and mixing
     "randaugment": _POLICY.format("rand_augment"),
     "autoaugment": _POLICY.format("auto_augment"),

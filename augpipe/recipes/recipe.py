@@ -47,6 +47,9 @@ without it is of 1."""
 PIXELS_OF_PASSES = 3
 """The same of recipes that take several passes: until 2 all was one, with steps behind all geometry."""
 
+_TOLD: set[str] = set()
+"""What this process has been told, once."""
+
 Border = Literal["context", "reflect", "reflect_101", "wrap", "edge", "constant"]
 Interpolation = Literal["bilinear", "bicubic", "nearest", "random"]
 
@@ -113,6 +116,12 @@ class Recipe(TomlFile):
     @model_validator(mode="after")
     def _blurs_by_one_filter(self) -> Self:
         blurs = any(inner.op == "blur" for view in self.all_views for op in view.ops for inner in op.flat)
+        if blurs and "blur" not in _TOLD and logger.isEnabledFor(logging.INFO):
+            _TOLD.add("blur")
+            logger.info(
+                "blur widens the look-up, and so acts before all colours. gaussian_blur (ops.GaussianBlur) acts where "
+                "it is listed, in 0.3 ms a view, for which blur takes 0.4 and turned 3.4 (224 pixels, a sigma of 2)."
+            )
         if blurs and self.interpolation != "bilinear":
             raise ValueError(
                 f"blur widens the bilinear look-up, and interpolation={self.interpolation!r} has none. Write "
@@ -271,7 +280,8 @@ class Recipe(TomlFile):
         return max(map(len, self.passes))
 
     def fused(self) -> Self:
-        """The recipe in one pass: steps that begin another one are moved behind all geometry. Logs what that changes.
+        """The recipe in one pass: steps that begin another one are moved behind all geometry. Logs what that changes,
+        and what it saves.
 
         Geometry then moves what those steps have not touched yet: noise and holes are not turned with the image, and
         what looks at the whole image sees the finished frame. Draws stay, save those of groups that change places.
@@ -293,8 +303,13 @@ class Recipe(TomlFile):
                         f"pass. Put {key} before {step}."
                     )
         if not self.views:
-            return changed(self, ops=self._one_pass(self.all_views[0]))
-        return changed(self, views=tuple(changed(view, ops=self._one_pass(view)) for view in self.views))
+            made = changed(self, ops=self._one_pass(self.all_views[0]))
+        else:
+            made = changed(self, views=tuple(changed(view, ops=self._one_pass(view)) for view in self.views))
+        if self.num_passes > 1:
+            told = "%s: one pass instead of %d: each image is looked up once, and no frame is rendered in between."
+            logger.info(told, self.called, self.num_passes)
+        return made
 
     def _one_pass(self, view: View) -> Sequence[Op]:
         if not any(self.waits(view)):

@@ -18,7 +18,7 @@ load_row, store_row = load("fetched", types.float32), store("fetched", types.flo
 store_level = store("slots", types.uint8)
 
 AT_A_TIME = 1024
-"""Levels that are rounded before they are counted, and gray ones that a sum of 32 bits takes."""
+"""Levels of a channel that are rounded before they are counted, and gray ones that a sum of 32 bits takes."""
 WHITE = np.float32(255.0)
 NINTH_OF_THIRTEEN = np.float32(1.0 / 13.0)
 CENTRE = np.float32(5.0)
@@ -28,11 +28,9 @@ CENTRE = np.float32(5.0)
 def look_up_tables(kind, factor, levels, start, num_pixels, planar, tables):
     """Fill (3, 256) uint8 `tables` with what a step makes of each level of each channel."""
     counts = np.zeros((3, 256), np.int64)
-    channel_step = num_pixels if planar else 1
     mean = np.float32(0.0)
     if kind == AUTO_CONTRAST or kind == EQUALIZE:
-        for channel in range(3):
-            _count_levels(levels, start + channel * channel_step, num_pixels, planar, counts[channel])
+        _count_levels(levels, start, num_pixels, planar, counts)
     else:
         mean = mean_gray(levels, start, num_pixels, planar)
     for channel in range(3):
@@ -46,23 +44,28 @@ def look_up_tables(kind, factor, levels, start, num_pixels, planar, tables):
 
 
 @subroutine
-def _count_levels(levels, first, num_pixels, planar, counts):
-    """Count the nearest levels of a channel, in four tables in turn: neighbours are often alike, and a CPU waits for a
-    number that it has just written."""
-    source, several = levels.ctypes.data, np.zeros((4, 256), np.int64)
-    row = np.empty(AT_A_TIME, np.uint8)
-    for begin in range(0, num_pixels, AT_A_TIME):
-        num, at_row = min(AT_A_TIME, num_pixels - begin), np.uintp(row.ctypes.data)
-        if planar:
+def _count_levels(levels, start, num_pixels, planar, counts):
+    """Count the nearest levels of each channel, in four tables in turn: neighbours are often alike, and a CPU waits for
+    a number that it has just written."""
+    num_runs, length = (3, num_pixels) if planar else (1, 3 * num_pixels)
+    source, several = levels.ctypes.data, np.zeros((12, 256), np.int64)
+    row = np.empty(3 * AT_A_TIME, np.uint8)
+    for run in range(num_runs):
+        first = start + run * num_pixels
+        for begin in range(0, length, 3 * AT_A_TIME):
+            num, at_row = min(3 * AT_A_TIME, length - begin), np.uintp(row.ctypes.data)
             for i in range(num):
                 store_level(at_row, i, np.uint8(nearest_level(load_levels(source, first + begin + i))))
-        else:
-            for i in range(num):
-                store_level(at_row, i, np.uint8(nearest_level(load_levels(source, first + 3 * (begin + i)))))
-        for i in range(num):
-            several[i & 3, row[i]] += 1
-    for level in range(256):
-        counts[level] = several[0, level] + several[1, level] + several[2, level] + several[3, level]
+            if planar:
+                for i in range(num):
+                    several[4 * run + (i & 3), row[i]] += 1
+            else:
+                for i in range(num // 3):
+                    for channel in range(3):
+                        several[4 * channel + (i & 3), row[3 * i + channel]] += 1
+    for channel in range(3):
+        for level in range(256):
+            counts[channel, level] = several[4 * channel : 4 * channel + 4, level].sum()
 
 
 @subroutine

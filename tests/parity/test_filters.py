@@ -124,7 +124,7 @@ def test_images_that_drew_none_stay_as_they_are() -> None:
         (ops.BoxBlur, {"sizes": (3, 8)}, "must be odd, so that a pixel lies in the middle"),
         (ops.MedianBlur, {"sizes": (3, 9)}, "must be two odd numbers of pixels in 3..7"),
         (ops.BoxBlur, {"sizes": (7, 3)}, "its first number is the larger one"),
-        (ops.GaussianBlur, {"kernel_px": 4}, "must be odd"),
+        (ops.GaussianBlur, {"kernel_px": 4}, r"must be odd, so that a pixel lies in the middle: kernel_px=23\."),
         (ops.GaussianBlur, {"kernel_px": 129}, "must be an odd number of pixels in 1..127"),
         (ops.GaussianBlur, {"sigma_px": (0, 20)}, r"leaves 0..18 pixels"),
         (ops.JpegCompression, {"quality": (0, 50)}, r"must be two whole qualities in 1..100"),

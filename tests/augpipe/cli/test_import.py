@@ -38,7 +38,9 @@ def test_a_script_becomes_a_file_and_a_table() -> None:
     assert Recipe.load("mine.toml").ops == (ops.RandomCrop(size=(8, 8)), ops.Flip())
     lines = [line.split() for line in ended.stderr.splitlines()]
     assert ["RandomCrop", "random_crop", "exact"] in lines
-    assert "RandomGravel - left out is not known here; write a".split() in [line[:10] for line in lines]
+    assert "RandomGravel - left out is not known here; write ops.Custom(my_step),".split() in [
+        line[:10] for line in lines
+    ]
     assert ["read", "as", "albumentations", "2,", "though", "it", "also", "fits", "version", "1."] in lines
 
 

@@ -232,7 +232,7 @@ def test_what_cannot_be_mapped_is_left_out_where_that_is_asked_for() -> None:
     text = "A.Compose([A.HorizontalFlip(), A.RandomGravel(p=0.1), A.Normalize()])"
     with pytest.raises(
         ValueError,
-        match=r"RandomGravel: is not known here; write a .*: no op here does it\nLeave them out by strict=False",
+        match=r"RandomGravel: is not known here; write ops\.Custom\(my_step\), .*: no op here does it\nLeave them out",
     ):
         importers.from_text(text)
     found = importers.from_text(text, strict=False)
@@ -635,7 +635,7 @@ def test_usual_names_of_libraries_need_no_import(call: str) -> None:
         ("K.RandomMixUpV2()", "RandomMixUpV2: is not known here; write mixing=[ops.MixUp()] of the Recipe"),
         ("K.RandomCutMixV2()", "RandomCutMixV2: is not known here; write mixing=[ops.CutMix()] of the Recipe"),
         ("T.AugMix()", "AugMix: is not known here; write recipes.trivial_augment_wide(224), or *policies.trivial"),
-        ("K.RandomRain()", "RandomRain: is not known here; write a change of such images before they are stored"),
+        ("K.RandomRain()", "RandomRain: is not known here; write ops.Custom(my_step), which calls a function"),
         ("T.FixedSizeCrop((64, 64))", "FixedSizeCrop: is not known here; write ops.RandomCrop(size=224, pad_if_needed"),
         (
             "T.RandomCrop(64, fill={'others': 'red'})",

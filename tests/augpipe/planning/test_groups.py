@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from augpipe import Recipe, ops, plan, recipes
+from augpipe import Augment, Recipe, ops, plan, recipes
 from augpipe.gpu_ops.random.philox import draws, seed_key
 from augpipe.ops.frame import Frame
 from augpipe.ops.frame_part import PartOfFrame
@@ -84,6 +84,34 @@ def test_each_number_of_ops_is_as_likely_and_each_op_too() -> None:
     counts = np.bincount(applied.sum(axis=1), minlength=5)
     assert counts[[0, 4]].tolist() == [0, 0] and np.abs(counts[1:4] - num / 3).max() < 4 * (num * 2 / 9) ** 0.5
     assert np.abs(applied.sum(axis=0) - num / 2).max() < 4 * (num / 4) ** 0.5
+
+
+def test_some_of_has_room_for_as_many_as_act_at_once() -> None:
+    group = ops.SomeOf(num=(0, 2), ops=(ops.Posterize(bits=(4, 4)), ops.Invert(p=1.0), ops.Solarize(), ops.Sharpen()))
+    nested = ops.OneOf(ops=(group, ops.Rotate()))
+    for one in (group, nested):
+        rows = plan(Recipe(ops=(one, ops.Gamma())), [1], sizes=[(30, 40)]).rows
+        assert (rows["steps"].shape, rows["tables"].shape) == ((1, 3), (1, 3, 256))
+    rare = ops.SomeOf(num=(3, 3), ops=(ops.Gamma(), *(ops.Saturation() for _ in range(4))))
+    rows = plan(Recipe(ops=(rare,)), [1], sizes=[(30, 40)]).rows
+    assert rows["tables"].shape == (1, 1, 256)  # a table in each of three places would take more
+
+
+def test_some_of_its_ops_act_in_the_order_of_the_list() -> None:
+    levels = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    image = np.repeat(levels[:, :, None], 3, axis=2)
+    changes = (lambda v: v & 0xF0, lambda v: 255 - v, lambda v: np.where(v < 100, v, 255 - v))
+    listed = (ops.Posterize(bits=(4, 4), p=1.0), ops.Invert(p=1.0), ops.Solarize(threshold=(100, 100), p=1.0))
+    recipe = Recipe(ops=(ops.SomeOf(num=(1, 2), ops=listed),))
+    made = plan(recipe, range(NUM), sizes=[levels.shape] * NUM)
+    images = Augment(recipe, dtype="uint8", layout="NHWC", framework="numpy")([image] * NUM, plan=made)
+    applied = made.rows["drawn"]["some_of"]["applied"]
+    assert len(np.unique(applied, axis=0)) == 6
+    for found, which in zip(images, applied, strict=True):
+        expected = levels.astype(np.int64)
+        for change, acts in zip(changes, which, strict=True):
+            expected = change(expected) if acts else expected
+        np.testing.assert_array_equal(found[:, :, 0], expected)
 
 
 def test_ops_that_are_not_applied_draw_nothing() -> None:

@@ -146,12 +146,16 @@ def test_fused_moves_steps_behind_geometry_and_says_so(caplog: pytest.LogCapture
     caplog.set_level(logging.INFO)
     fused = TWO.fused()
     assert [op.op for op in fused.ops] == ["rotate", "noise"] and (fused.num_passes, fused.pixels) == (1, 2)
-    assert caplog.messages == ["recipe 'two': noise stands before rotate, and acts behind it now."]
-    assert fused.fused() == fused and recipes.deep_image().fused() == recipes.deep_image() and len(caplog.messages) == 1
+    assert caplog.messages == [
+        "recipe 'two': noise stands before rotate, and acts behind it now.",
+        "recipe 'two': one pass instead of 2: each image is looked up once, and no frame is rendered in between.",
+    ]
+    assert fused.fused() == fused and recipes.deep_image().fused() == recipes.deep_image() and len(caplog.messages) == 2
     groups = [ops.OneOf(ops=[ops.Noise()]), ops.OneOf(ops=[ops.Rotate()])]
     several = Recipe(views=[View(ops=groups, count=2), View(ops=[ops.Rotate()])]).fused()
     assert [view.count for view in several.views] == [2, 1] and several.views[0].ops == tuple(groups[::-1])
-    assert caplog.messages[-1].endswith("groups change places, and each one_of draws other numbers now.")
+    assert caplog.messages[-2].endswith("groups change places, and each one_of draws other numbers now.")
+    assert "one pass instead of 2" in caplog.messages[-1]
 
 
 def test_parts_of_a_recipe_take_as_many_passes_as_their_own_order_asks_for() -> None:

@@ -427,3 +427,17 @@ def test_images_of_their_own_size_may_be_of_a_drawn_one() -> None:
     made = Augment(recipe, dtype="uint8", layout="NHWC", framework="numpy")(images)
     assert len({image.shape for image in made}) > 1 and all(20 <= min(image.shape[:2]) <= 60 for image in made)
     assert all((image == 7).all() for image in made)
+
+
+def test_a_recipe_with_blur_names_the_filter_that_takes_less_time(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("augpipe.recipes.recipe._TOLD", set())
+    Recipe(ops=[ops.Blur()])  # nobody listens yet
+    caplog.set_level("INFO")
+    Recipe(ops=[ops.GaussianBlur()])
+    assert caplog.messages == []
+    for _ in range(2):
+        Recipe(ops=[ops.OneOf(ops=[ops.Blur(), ops.Identity()])])
+    (told,) = caplog.messages
+    assert told.startswith("blur widens the look-up") and "gaussian_blur (ops.GaussianBlur)" in told

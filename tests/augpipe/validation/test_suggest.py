@@ -45,7 +45,27 @@ def test_answers_name_what_there_is(name: str) -> None:
         assert attribute in vars(augpipe)[room].__all__
     for call in calls_in(ANSWERS[name]):
         if "..." not in call:
-            assert isinstance(eval(call, {"ops": ops}), (ops.Op, ops.MixUp, ops.CutMix, ops.CopyPaste, ops.Mosaic))
+            made = eval(call, {"ops": ops, "my_step": abs})
+            assert isinstance(made, (ops.Op, ops.MixUp, ops.CutMix, ops.CopyPaste, ops.Mosaic))
+
+
+@pytest.mark.parametrize(
+    ("names", "answer"),
+    [
+        (("Sepia", "ToSepia"), "ops.Grayscale()"),
+        (("SaltAndPepper", "RandomSaltAndPepperNoise"), "ops.PixelDropout(), and another one with fill=255"),
+        (("Multiplicative", "MultiplicativeNoise"), "ops.BrightnessContrast(brightness=(0, 0)), or ops.Noise"),
+        (("Shot", "ShotNoise"), "ops.Noise()"),
+        (("ThinPlate", "ThinPlateSpline"), "ops.ElasticTransform() or ops.GridDistortion()"),
+        (("Lambda", "RandomSunFlare", "RandomRain", "RandomSnow", "RandomGravel"), "ops.Custom(my_step), which calls"),
+        (("RandomOrder",), "ops.AllOf(ops=[...]), which keeps the order of the list"),
+        (("FiveCrop", "TenCrop"), "a View for each crop in Recipe(views=[...])"),
+    ],
+)
+def test_what_is_not_built_is_answered_with_what_is_nearest(names: tuple[str, ...], answer: str) -> None:
+    for name in names:
+        with pytest.raises(AttributeError, match=re.escape(f"augpipe.ops has no {name}. Write {answer}")):
+            getattr(ops, name)
 
 
 def test_the_nearest_name_counts_no_case_and_no_underscores() -> None:
