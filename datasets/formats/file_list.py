@@ -136,7 +136,7 @@ class FileListSource(FileSource):
         named = Counter(filter(None, self._splits))
         if 1 < len(named) <= _MOST_SPLITS and not any(name.lower() == "split" for name in further_names):
             there = ", ".join(f"{name} ({num})" for name, num in named.items())
-            self.cautions = (
+            self.cautions_of_whole = (
                 f"column 'split' names {there}, and all rows are read: {remedy(list(named))} takes those of one",
             )
 
