@@ -212,6 +212,17 @@ def test_label_takes_several_columns_as_other_sources_do(tmp_path: Path) -> None
         assert source.classes == ("x", "y") and list(source.label(0)) == [0.5, 2]
 
 
+def test_a_name_of_several_classes_is_warned_of(tmp_path: Path, source_log: pytest.LogCaptureFixture) -> None:
+    text = "path,label\n0.jpg,Mass\n1.jpg,Mass|Edema\n2.jpg,Edema\n"
+    assert open_source(put_list(tmp_path, text)).classes == ("Edema", "Mass", "Mass|Edema")
+    (record,) = source_log.records
+    assert record.levelno == logging.WARNING
+    assert "'Mass|Edema' is one class: for several at once give each a column of 0 and 1" in record.getMessage()
+    source_log.clear()
+    open_source(put_list(tmp_path, text), classes=["Mass", "Mass|Edema", "Edema"])
+    assert [record.levelno for record in source_log.records] == [logging.INFO]
+
+
 # --- a column of splits
 
 SPLITS = "path,label,split\n0.jpg,cat,train\n1.jpg,dog,train\n2.jpg,bird,Validation\n"
