@@ -129,6 +129,7 @@ class FileListSource(FileSource):
             if numbers.ndim == 2 and classes is None and listing.columns.label_name:
                 found = (listing.columns.label_name,)
             super().__init__(base, names, numbers, found, further)
+            self.cautions = column.cautions
             several = [name for name in found if "|" in name and classes is None]
             if several:
                 self.cautions = (f"{several[0]!r} is one class: for several at once give each a column of 0 and 1",)
