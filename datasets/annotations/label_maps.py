@@ -13,6 +13,7 @@ from augpipe.datasets.files.image_files import read_file
 from augpipe.datasets.metadata.names import NameTable, printable
 from augpipe.decoding.orientation import swaps_sides
 from augpipe.decoding.pillow import PILLOW_ERRORS, PNG_BITS_AT, open_pillow
+from augpipe.decoding.png import check_pixel_sums
 from augpipe.decoding.probe import format_of
 from augpipe.sources.targets import LabelMap
 
@@ -69,6 +70,8 @@ class MapFiles:
         kind = format_of(content)
         if kind == "JPEG":
             raise ValueError("labels in a JPEG are not those that were drawn. Write them as PNG.")
+        if kind == "PNG":
+            check_pixel_sums(content)
         opened, _ = open_pillow(content, kind, NO_LIMIT)
         image: Image.Image = opened
         if (image.height, image.width) not in sizes:

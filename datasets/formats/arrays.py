@@ -78,11 +78,19 @@ class ArraySource(LabelledSource):
         return made.hexdigest()
 
 
+_OF_INTEGERS = "(images / 257).round().astype(np.uint8) from values of 16 bits"
+_REMEDIES = {
+    "f": "(255 * images).round().astype(np.uint8) from floats in 0..1",
+    "b": "255 * images.astype(np.uint8)",
+}
+"""Kind of numbers -> how they become levels."""
+
+
 def _check_dtype(images: npt.NDArray[Any], name: str) -> None:
     if images.dtype != np.uint8:
         raise ValueError(
-            f"{name} has dtype {images.dtype}, and only uint8 is taken, with values in 0..255. "
-            "Convert it, e.g. (255 * images).round().astype(np.uint8) from floats in 0..1."
+            f"{name} has dtype {images.dtype}, and only uint8 is taken, with values in 0..255. Convert it: "
+            f"{_REMEDIES.get(images.dtype.kind, _OF_INTEGERS)}."
         )
 
 

@@ -82,7 +82,7 @@ class HuggingFaceSource(LabelledSource):
             for value in values:
                 texts.append(None if value is None else str(value))
             numbered = texts.numbered(columns.classes, self.name)
-            self.notes = (*self.notes, *texts.notes)
+            self.notes, self.cautions = (*self.notes, *texts.notes), texts.cautions
             return numbered
         numbers = np.array([-1 if value is None else value for value in values], dtype=np.int64)
         return checked_numbers(numbers, columns.classes, self.name)

@@ -226,9 +226,12 @@ def _numbered(
             column.append(label)
         return column.numbered(classes, name)
     rows, ndim = NumberRows(), np.asarray(labels[0]).ndim
+    is_named = isinstance(labels[0], str)
     for place, label in enumerate(labels):
         array = np.asarray(label)
-        if array.ndim != ndim or (not array.ndim and array.dtype.kind not in "iu"):
+        if is_named and isinstance(label, str):
+            continue
+        if array.ndim != ndim or (not array.ndim and array.dtype.kind not in "iu") or is_named:
             raise ValueError(
                 f"pairs[{place}] has the label {label!r:.100}. Give all labels as integers, all as names, or all as "
                 "lists of numbers, as [0.5]."

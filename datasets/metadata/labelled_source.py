@@ -23,12 +23,15 @@ class LabelledSource(ABC):
     _where: str = ""
     """What the samples are read from, for `repr`."""
     notes: Sequence[str] = ()
-    """Phrases for the first line of the log about the source, next to its counts; see `first_line`."""
+    """Phrases for the first line of the log about the source, next to its counts; see `tell_source`."""
     left_out: Sequence[str] = ()
     """What lies there and is not among the samples, such as "3 files of .heic": one phrase each; that line warns."""
 
     cautions: Sequence[str] = ()
     """What of its labels may be taken wrong: one phrase each; that line warns."""
+
+    cautions_of_whole: Sequence[str] = ()
+    """What is to be known where all samples are taken, and not some of them: one phrase each; that line warns."""
 
     @abstractmethod
     def __len__(self) -> int: ...

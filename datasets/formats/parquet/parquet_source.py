@@ -170,7 +170,7 @@ class ParquetSource(ContainerSource):
             )
         if len(labels):
             numbered = labels.numbered(names, self.name)
-            self.notes = (*self.notes, *labels.notes)
+            self.notes, self.cautions = (*self.notes, *labels.notes), labels.cautions
             return numbered
         return checked_numbers(np.concatenate(numbers), names, self.name)
 

@@ -224,6 +224,21 @@ def test_maps_that_do_not_fit_are_refused_when_they_are_read(tmp_path: Path) -> 
         LabelMapSource(root / "images", root / "masks").label_map(0)
 
 
+def test_a_map_whose_pixels_do_not_fit_their_checksum_is_refused(tmp_path: Path) -> None:
+    source = open_source(put_set(tmp_path))
+    assert isinstance(source, LabelMapSource)
+    path = tmp_path / "masks/a.png"
+    data = path.read_bytes()
+    begin = data.index(b"IDAT")
+    (length,) = struct.unpack_from(">L", data, begin - 4)
+    for place in range(begin + 4, begin + 4 + length):
+        damaged = bytearray(data)
+        damaged[place] ^= 8
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match="a.png: damaged PNG: "):
+            source.label_map(0)
+
+
 def test_folders_without_pairs_are_refused_and_single_files_counted(tmp_path: Path) -> None:
     root = put_set(tmp_path)
     os.rename(root / "masks/b.png", root / "masks/z.png")
