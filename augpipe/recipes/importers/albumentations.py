@@ -20,7 +20,7 @@ from augpipe.recipes.importers.sides import swap_sides
 from augpipe.recipes.importers.units import FUNCTION, UNIT
 
 VERSIONS = ("1", "2")
-"""Those whose transforms are mapped."""
+"""Those whose transforms are mapped; arguments and defaults changed with the second."""
 FROM_0_TO_1 = "images are in 0..1 there, as max_pixel_value=1 says."
 OF_FIRST_CHANNEL = "by a list of one number, version 1.3 changes only the first channel of an image that has three."
 """What differs of a Normalize by such: OpenCV takes the others as 0."""
