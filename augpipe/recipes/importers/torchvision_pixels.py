@@ -1,5 +1,6 @@
 """Transforms of torchvision that change colours, filter, add noise, erase or normalise, as ops."""
 
+from functools import partial
 from math import exp
 from typing import Any
 
@@ -101,11 +102,6 @@ def _erasing(found: Findings, one: Any, unit: ops.Normalize | None = None) -> No
     found.add("RandomErasing", erase(one.p, one.scale, one.ratio, fill, normalised))
 
 
-def _erasing_parts(found: Findings, one: Any) -> None:
-    """A RandomErasing of numbers in 0..1."""
-    _erasing(found, one, UNIT)
-
-
 def _erasing_of_timm(found: Findings, one: Any, normalised: ops.Normalize | None) -> None:
     """timm's transform of that name, which stands among torchvision's; it fills with what is 0 in the end."""
     if one.mode not in ERASED:
@@ -142,7 +138,7 @@ PIXELS: dict[str, Maker] = {
     "Normalize": same(ops.Normalize, mean=lambda one: channels(one.mean), std=lambda one: channels(one.std)),
 }
 """The name of a transform -> what makes ops of it."""
-COUNTED_IN_PARTS: dict[str, Maker] = {"RandomErasing": _erasing_parts, "RandomSolarize": _solarize_parts}
+COUNTED_IN_PARTS: dict[str, Maker] = {"RandomErasing": partial(_erasing, unit=UNIT), "RandomSolarize": _solarize_parts}
 """Those that count in 0..1 where images do."""
 OF_UNIT = ("ColorJitter", "GaussianNoise", "RandomPhotometricDistort", "RandomSolarize", "RandomInvert")
 """Transforms of colours that take the largest float for 1."""
