@@ -259,10 +259,6 @@ def _to_tensor(found: Findings, one: Mapping[str, Any]) -> None:
         found.add("ToTensor", ops.Normalize(mean=channels(mean), std=channels(std)))
 
 
-def _nothing(found: Findings, one: Mapping[str, Any]) -> None:
-    pass
-
-
 ONLY: dict[str, dict[str, tuple[Any, str]]] = {
     "Affine": {"fit_output": (False, "makes images of several sizes")},
     "AtLeastOneBBoxRandomCrop": {"erosion_factor": (0.0, "lets the box be cut")},
@@ -287,7 +283,7 @@ MADE: dict[str, Maker] = (
         "Normalize": _normalize,
         "ToFloat": _to_float,
         "ToTensor": _to_tensor,
-        "ToTensorV2": _nothing,
+        "ToTensorV2": lambda found, one: None,
         "Lambda": _lambda,
         "NoOp": same(ops.Identity),
         "OneOf": _one_of,

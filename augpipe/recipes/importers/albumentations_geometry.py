@@ -178,10 +178,6 @@ def _shift_scale_rotate(found: Findings, one: Mapping[str, Any]) -> None:
     _add_map(found, one, ops.AllOf(ops=made, p=one["p"]))
 
 
-def _affine(found: Findings, one: Mapping[str, Any]) -> None:
-    _add_map(found, one, affine(one))
-
-
 def _perspective(found: Findings, one: Mapping[str, Any]) -> None:
     made = ops.Perspective(inner_std=reaching(0.0, one["scale"]), p=one["p"])
     is_new = found.measured_as == ("albumentations-2",)
@@ -289,7 +285,7 @@ GEOMETRY: dict[str, Maker] = {
     "Rotate": _rotate,
     "SafeRotate": _safe_rotate,
     "ShiftScaleRotate": _shift_scale_rotate,
-    "Affine": _affine,
+    "Affine": lambda found, one: _add_map(found, one, affine(one)),
     "IAAAffine": add_affine_of_imgaug,
     "Perspective": _perspective,
     "PiecewiseAffine": _piecewise_affine,
