@@ -7,7 +7,7 @@ importer itself says that something differs, or does not.
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -88,11 +88,6 @@ def figures() -> Figures:
 def digest(value: Any) -> str:
     """A short name of what JSON can hold."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]
-
-
-def digest_of_ops(ops: Iterable[Op]) -> str:
-    """A short name of ops with all their numbers."""
-    return digest([op.model_dump(mode="json") for op in ops])
 
 
 def forms(row: Row) -> tuple[str, str]:
