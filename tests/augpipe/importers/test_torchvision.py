@@ -226,6 +226,12 @@ def test_a_mirrored_padding_of_a_padded_image_is_near() -> None:
     assert note in importers.from_text("v2.Compose([v2.Pad(5, padding_mode='reflect')] * 2)").notes
 
 
+def test_what_makes_three_channels_again() -> None:
+    listed = make("Grayscale", num_output_channels=1), make("RGB")
+    assert importers.from_torchvision(compose(*listed)).recipe.channels == 3
+    assert importers.from_torchvision(compose(*reversed(listed))).recipe.channels == 1
+
+
 def test_one_channel() -> None:
     found = importers.from_torchvision(
         compose(make("Grayscale", num_output_channels=1), make("Resize", size=[28, 28]), TO_TENSOR)
