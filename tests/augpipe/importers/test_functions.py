@@ -90,7 +90,7 @@ LINES: dict[str, Any] = {
     "x.mul(2).sub(1)": lambda x: x.mul(2).sub(1),
     "x.sub_(0.5).div_(0.5)": lambda x: x.sub_(0.5).div_(0.5),
     "-(1 - x - x)": lambda x: -(1 - x - x),
-    "x + x - 1": lambda x: x + x - 1,
+    "x + (x - 1)": lambda x: x + (x - 1),
 }
 """By their text."""
 OTHERS: dict[str, Any] = {

@@ -76,6 +76,12 @@ def test_a_condition_may_be_turned_round() -> None:
     assert "returns by if not phase.train" in refusal(text.replace("not phase", "not phase.train"), "get_transforms('')")
 
 
+def test_a_function_that_calls_itself_is_refused_by_its_name() -> None:
+    assert refusal("def train():\n    return T.Compose([train()])", "train") == (
+        "train calls itself. Write the calls that it makes."
+    )
+
+
 def test_what_is_assigned_may_say_its_type() -> None:
     text = "size: int = 32\ntrain: T.Compose = T.Compose([T.Resize((size, size))])"
     assert read(text) == read(text, "train") == (ops.Resize(size=(32, 32)),)
