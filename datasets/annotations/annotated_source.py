@@ -12,10 +12,10 @@ from augpipe.datasets.annotations.label_maps import NO_LIMIT, MapFiles
 from augpipe.datasets.annotations.object_table import Ints, ObjectTable
 from augpipe.datasets.annotations.stored_pixels import upright_boxes, upright_points
 from augpipe.datasets.files.image_files import FileSource, read_file
-from augpipe.datasets.metadata.labelled_source import check_sample_id
 from augpipe.datasets.metadata.names import NameTable, printable
 from augpipe.decoding import Header, probe
 from augpipe.decoding.orientation import swaps_sides
+from augpipe.sources.subset import check_id, check_ids
 from augpipe.sources.targets import LabelMap, Targets, are_outside
 from augpipe.validation.plural import count
 
@@ -135,8 +135,7 @@ class AnnotatedSource(FileSource):
         Raises:
             ValueError: an image cannot be decoded, or its annotations are of another size; names it.
         """
-        for sample_id in (sample_ids.min(), sample_ids.max()) if len(sample_ids) else ():
-            check_sample_id(int(sample_id), len(self))
+        check_ids(sample_ids, len(self))
         if self._known.objects is None:
             return None
         is_usable = np.array([self._is_usable(sample_id) for sample_id in sample_ids.tolist()], np.bool_)
@@ -153,7 +152,7 @@ class AnnotatedSource(FileSource):
             OSError: a file cannot be read.
             ValueError: it cannot be decoded, or is of another size than the image; names the file.
         """
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         if self._known.maps is None:
             raise ValueError(f"{self._where} has no label maps. Ask `has_label_maps` first.")
         orientation, size = self.turned(sample_id)

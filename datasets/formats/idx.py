@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from augpipe.datasets.files.descriptors import FileSet
 from augpipe.datasets.formats.container import digest_of_files
-from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
+from augpipe.datasets.metadata.labelled_source import LabelledSource
 from augpipe.datasets.metadata.labels import checked_numbers
 from augpipe.datasets.metadata.names import printable
+from augpipe.sources.subset import check_id
 from augpipe.validation.plural import count
 
 Pixels = npt.NDArray[np.uint8]
@@ -110,7 +111,7 @@ class IdxSource(LabelledSource):
             ValueError: the file was cut short meanwhile.
             OSError: it cannot be read.
         """
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         return self._array[sample_id]
 
     def check_unchanged(self) -> None:
@@ -129,7 +130,7 @@ class IdxSource(LabelledSource):
 
     def name(self, sample_id: int) -> str:
         """The file's path and the image's place in it, from 0."""
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         return f"{printable(self._path)}, image {sample_id}"
 
     def __reduce__(self) -> tuple[Any, ...]:
