@@ -45,9 +45,6 @@ class ObjectList:
         self._dtypes = dict(fields or {})
         self._fields: list[list[Any]] = [[] for _ in self._dtypes]
 
-    def __len__(self) -> int:
-        return len(self._samples)
-
     def add(
         self,
         sample: int,
