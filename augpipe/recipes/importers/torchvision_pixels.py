@@ -15,6 +15,7 @@ from augpipe.recipes.importers.makers import (
     jitter,
     levels,
     noise_of_parts,
+    refused,
     round_kernel,
     same,
 )
@@ -55,10 +56,6 @@ def normalize_bytes(found: Findings, one: Any) -> None:
     found.add("Normalize", made, note=note)
 
 
-def _counts_to_1(found: Findings, one: Any) -> None:
-    raise ValueError("takes floats for 0..1, and they are 0..255 there. Write scale=True in the ToDtype before it")
-
-
 def _distort(found: Findings, one: Any) -> None:
     """Each part with a chance of its own, and contrast first or last of those behind brightness."""
     p = float(one.p)
@@ -72,11 +69,6 @@ def _distort(found: Findings, one: Any) -> None:
 def _noise(found: Findings, one: Any) -> None:
     """Of parts of the full level, whatever images hold."""
     found.add("GaussianNoise", noise_of_parts(one.mean, one.sigma, 1.0), note="" if one.clip else UNCLIPPED)
-
-
-def _solarize_parts(found: Findings, one: Any) -> None:
-    """A threshold of numbers in 0..1."""
-    found.add("RandomSolarize", solarize(min(255.0 * one.threshold, 256.0), one.p))
 
 
 def _grayscale(found: Findings, one: Any) -> None:
@@ -138,9 +130,15 @@ PIXELS: dict[str, Maker] = {
     "Normalize": same(ops.Normalize, mean=lambda one: channels(one.mean), std=lambda one: channels(one.std)),
 }
 """The name of a transform -> what makes ops of it."""
-COUNTED_IN_PARTS: dict[str, Maker] = {"RandomErasing": partial(_erasing, unit=UNIT), "RandomSolarize": _solarize_parts}
+COUNTED_IN_PARTS: dict[str, Maker] = {
+    "RandomErasing": partial(_erasing, unit=UNIT),
+    "RandomSolarize": lambda found, one: found.add(
+        "RandomSolarize", solarize(min(255.0 * one.threshold, 256.0), one.p)
+    ),
+}
 """Those that count in 0..1 where images do."""
 OF_UNIT = ("ColorJitter", "GaussianNoise", "RandomPhotometricDistort", "RandomSolarize", "RandomInvert")
 """Transforms of colours that take the largest float for 1."""
-OF_FLOAT_LEVELS: dict[str, Maker] = {"Normalize": _normalize_levels, **dict.fromkeys(OF_UNIT, _counts_to_1)}
+COUNTS_TO_1 = "takes floats for 0..1, and they are 0..255 there. Write scale=True in the ToDtype before it"
+OF_FLOAT_LEVELS: dict[str, Maker] = {"Normalize": _normalize_levels, **dict.fromkeys(OF_UNIT, refused(COUNTS_TO_1))}
 """Those of floats in 0..255."""
