@@ -144,10 +144,6 @@ def _add_map(found: Findings, one: Mapping[str, Any], op: Op, note: str = "") ->
     found.add(name_of(one), op, note=note, look=look_of(one), beyond=border_of(one))
 
 
-def _rotate(found: Findings, one: Mapping[str, Any]) -> None:
-    _add_map(found, one, ops.Rotate(max_deg=limits_of(one, "limit"), step=None, p=one["p"]))
-
-
 def _safe_rotate(found: Findings, one: Mapping[str, Any]) -> None:
     """All of what is turned, shrunk; the centre is half a pixel further right and down there, before in version 1."""
     is_new = "fill" in one
@@ -282,7 +278,9 @@ GEOMETRY: dict[str, Maker] = {
     **dict.fromkeys(("HorizontalFlip", "IAAFliplr"), same(ops.Flip)),
     **dict.fromkeys(("VerticalFlip", "IAAFlipud"), same(ops.Flip, direction="vertical")),
     "RandomRotate90": _turn(lambda p: ops.QuarterTurn(p=p)),
-    "Rotate": _rotate,
+    "Rotate": lambda found, one: _add_map(
+        found, one, ops.Rotate(max_deg=limits_of(one, "limit"), step=None, p=one["p"])
+    ),
     "SafeRotate": _safe_rotate,
     "ShiftScaleRotate": _shift_scale_rotate,
     "Affine": lambda found, one: _add_map(found, one, affine(one)),
