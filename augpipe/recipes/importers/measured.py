@@ -107,8 +107,9 @@ def forms(row: Row) -> tuple[str, str]:
 def _shape(value: Any, is_general: bool, holds: bool = False) -> Any:
     if isinstance(value, Op):
         left_out = ("p", "ops", "weights", "chains") if holds else ("p",)  # ops that have rows of their own
-        new = [name for name in NEW_FIELDS if getattr(value, name, None) == _default(value, name)]  # as before them
-        names = [name for name in type(value).model_fields if name not in (*left_out, *new)]
+        fields = type(value).model_fields
+        new = [name for name in NEW_FIELDS if name in fields and getattr(value, name) == fields[name].default]
+        names = [name for name in fields if name not in (*left_out, *new)]  # as before the new ones
         return {name: _shape(getattr(value, name), is_general or name == "fill") for name in names}
     if callable(value):
         return "function"
@@ -122,11 +123,6 @@ def _shape(value: Any, is_general: bool, holds: bool = False) -> Any:
         shapes = [_shape(one, is_general) for one in value]
         return [one for place, one in enumerate(shapes) if one not in shapes[:place]]
     return value
-
-
-def _default(op: Op, name: str) -> Any:
-    field = type(op).model_fields.get(name)
-    return None if field is None else field.default
 
 
 def judged(row: Row, libraries: Sequence[str]) -> Row:
