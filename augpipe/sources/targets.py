@@ -169,6 +169,7 @@ def joined(parts: Sequence[tuple[npt.NDArray[np.intp], Targets]], num: int) -> T
         return None if any(values is None for values in known) else np.concatenate(known)[order]
 
     has_polygons = any(objects.polygons is not None for objects in every)
+    names = dict.fromkeys(name for objects in every for name in objects.fields)
 
     def rings() -> list[Sequence[Floats]]:
         known = [one for objects in all_objects for one in objects.polygons or [()] * int(objects.counts.sum())]
@@ -181,12 +182,8 @@ def joined(parts: Sequence[tuple[npt.NDArray[np.intp], Targets]], num: int) -> T
         polygons=Outlines(len(order), rings) if has_polygons else None,
         rotated_boxes=column("rotated_boxes"),
         keypoints=column("keypoints"),
-        fields={name: _joined_field(all_objects, name, order) for name in _names_of_fields(every)},
+        fields={name: _joined_field(all_objects, name, order) for name in names},
     )
-
-
-def _names_of_fields(parts: Sequence[Targets]) -> list[str]:
-    return list(dict.fromkeys(name for objects in parts for name in objects.fields))
 
 
 def _joined_field(parts: Sequence[Targets], name: str, order: npt.NDArray[np.intp]) -> Any:
