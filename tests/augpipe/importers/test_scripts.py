@@ -73,7 +73,9 @@ def test_a_condition_may_be_turned_round() -> None:
     text = BY_PHASE.replace('if phase == "train"', "if not phase").replace('elif phase in ("val", "test")', "else")
     assert read(text, "get_transforms('')") == (FLIP, ops.Resize(size=(32, 32)))
     assert read(text, "get_transforms('val')") == (ops.Resize(size=(32, 32)),)
-    assert "returns by if not phase.train" in refusal(text.replace("not phase", "not phase.train"), "get_transforms('')")
+    assert "returns by if not phase.train" in refusal(
+        text.replace("not phase", "not phase.train"), "get_transforms('')"
+    )
 
 
 def test_a_function_that_calls_itself_is_refused_by_its_name() -> None:

@@ -223,10 +223,16 @@ def test_what_is_more_than_calls_and_literals_is_refused(text: str) -> None:
         ("A.OpticalDistortion(shift_limit=0.7)", "OpticalDistortion: shift_limit above 0.5 moves the centre"),
         ("A.ToGray(num_output_channels=1)", "ToGray: only the weighted average in three channels is mapped"),
         ("T.RandomCrop([1, None])", r"RandomCrop: has an argument of another kind than it takes \(int\(\)"),
-        ("timm.data.random_erasing.RandomErasing(mode='rand')", "RandomErasing: mode='rand' is not mapped; 'const' and"),
+        (
+            "timm.data.random_erasing.RandomErasing(mode='rand')",
+            "RandomErasing: mode='rand' is not mapped; 'const' and",
+        ),
         ("K.RandomAffine(10, scale=(0.5, 1, 0.5, 2))", "RandomAffine: scale of four numbers is not mapped"),
         ("K.RandomAffine(10, padding_mode='mirror')", "RandomAffine: padding_mode=mirror is not mapped"),
-        ("K.Normalize(0.5, 0.5), K.RandomErasing(value=0.5)", "RandomErasing: value=0.5 behind Normalize is not mapped"),
+        (
+            "K.Normalize(0.5, 0.5), K.RandomErasing(value=0.5)",
+            "RandomErasing: value=0.5 behind Normalize is not mapped",
+        ),
     ],
 )
 def test_what_an_argument_says_is_refused_where_no_op_does_it(call: str, told: str) -> None:
@@ -533,7 +539,9 @@ def test_a_fill_behind_to_tensor_counts_from_0_to_1(later: str, fill: float) -> 
 
 @pytest.mark.parametrize(("normalize", "fill"), [("", 127.5), ("T.Normalize(0.5, 0.5), ", 191.25)])
 def test_crops_of_a_choice_fill_in_the_numbers_before_it(normalize: str, fill: float) -> None:
-    text = f"T.Compose([T.ToTensor(), {normalize}T.RandomChoice([T.RandomCrop(32, padding=4, fill=0.5), T.Resize(32)])])"
+    text = (
+        f"T.Compose([T.ToTensor(), {normalize}T.RandomChoice([T.RandomCrop(32, padding=4, fill=0.5), T.Resize(32)])])"
+    )
     choice, _ = importers.from_text(text).recipe.ops
     assert isinstance(choice, ops.OneCrop) and isinstance(crop := choice.chains[0][0], ops.RandomCrop)
     assert crop.fill == (fill, fill, fill)

@@ -238,6 +238,8 @@ def test_a_batch_moves_and_shows_its_targets(source: ObjectSource) -> None:
         assert len(batch) == 4 and f"{name}" in repr(batch) and "labels " not in repr(batch).split("targets")[0]
     assert "targets list of 4 dicts (boxes, labels" in repr(next(iter(loader_of(source))))
     assert "  targets flat" in repr(loader_of(source, targets="flat"))
+    views = repr(next(iter(loader_of(source, TARGET_RECIPES["views"], targets="flat"))))
+    assert views.count("dict of ") == 3 and views.count(" and dict of ") == 2
 
 
 def test_each_tensor_of_targets_is_pinned(source: ObjectSource, monkeypatch: pytest.MonkeyPatch) -> None:
