@@ -8,7 +8,7 @@ import pytest
 
 from augpipe import Augment, Loader, Recipe, ops
 from augpipe.sampling import Repeated
-from augpipe.sources.combined import Concat, Subset
+from augpipe.sources import Concat, Subset
 from augpipe.sources.targets import Outlines, Targets
 from tests.augpipe.augment_call.tv_stand_ins import Format, installed, made
 from tests.augpipe.loader.loader_sources import TEXT, MemorySource, jpegs
