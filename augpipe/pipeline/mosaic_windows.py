@@ -9,10 +9,9 @@ import numpy.typing as npt
 from augpipe.decoding.decoded_pixels import LocatedPixels
 from augpipe.gpu_ops.image.program_rows import HSV, MATRIX, NONE, TABLE
 from augpipe.native.cpu_render import Scratch, render
-from augpipe.pipeline.blocks import copied
+from augpipe.pipeline.blocks import Rows, copied
 from augpipe.planning.output_format import OutputFormat
 
-Rows = npt.NDArray[np.void]
 Window = tuple[int, int, int, int]
 """Left, top, right and bottom in output pixels, the last two excluded."""
 

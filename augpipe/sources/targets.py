@@ -7,10 +7,9 @@ from typing import Any, Protocol, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.sources.protocol import Source
+from augpipe.sources.protocol import Ints, Source
 from augpipe.validation.plural import count
 
-Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 LabelMap = npt.NDArray[Any]
 """(H, W), or (H, W, C) for labels in colours, of the upright image's size."""
