@@ -124,6 +124,8 @@ def test_a_tensor_as_it_is_changes_nothing() -> None:
     expected = importers.from_torchvision(compose(make("ToTensor"))).recipe
     same = make("Lambda", lambd=lambda x: x)
     assert importers.from_torchvision(compose(make("ToTensor"), same)).recipe == expected
+    levels = importers.from_torchvision(compose(make("PILToTensor"), same)).recipe
+    assert levels == importers.from_torchvision(compose(make("PILToTensor"))).recipe
 
 
 @pytest.mark.parametrize("line", OTHERS)

@@ -73,6 +73,8 @@ def test_a_condition_may_be_turned_round() -> None:
     text = BY_PHASE.replace('if phase == "train"', "if not phase").replace('elif phase in ("val", "test")', "else")
     assert read(text, "get_transforms('')") == (FLIP, ops.Resize(size=(32, 32)))
     assert read(text, "get_transforms('val')") == (ops.Resize(size=(32, 32)),)
+    either = text.replace("if not phase", "if phase and size")
+    assert "returns by if phase and size" in refusal(either, "get_transforms('train')")
     assert "returns by if not phase.train" in refusal(
         text.replace("not phase", "not phase.train"), "get_transforms('')"
     )
@@ -196,6 +198,19 @@ def test_what_makes_an_image_rgb_changes_nothing(function: str) -> None:
     other = text.replace("RGB')", "HSV')") or name.replace("RGB", "HSV")
     call = name if text else other
     assert "Lambda: calls a function" in refusal(f"{other if text else ''}train = T.Compose([{call}])")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "def mine():\n    return 1",
+        "def mine(im, how):\n    return im",
+        "def mine(im):\n    im.convert('RGB')",
+        "def mine(im):\n    im.mode = 'RGB'\n    return im",
+    ],
+)
+def test_a_function_that_is_more_than_that_is_not_read(function: str) -> None:
+    assert "Lambda: calls a function" in refusal(f"{function}\ntrain = T.Compose([mine, T.ToTensor()])", "train")
 
 
 @pytest.mark.parametrize(

@@ -371,6 +371,23 @@ def test_groups_and_policies() -> None:
     assert "TrivialAugmentWide: nearest interpolation becomes bilinear." in found.notes
 
 
+def test_a_policy_in_a_group_is_a_part_of_its_look() -> None:
+    policy = make("RandAugment", num_ops=1, magnitude=9, num_magnitude_bins=31, interpolation=Mode.BILINEAR, fill=0)
+    alone = importers.from_torchvision(compose(policy, make("ToTensor"))).recipe.ops[0]
+    assert isinstance(alone, ops.OneOf) and alone.own_look == "bilinear"
+    held = make("RandomApply", transforms=[policy], p=0.5)
+    found = importers.from_torchvision(compose(held, make("ToTensor")))
+    group = found.recipe.ops[0]
+    assert isinstance(group, ops.AllOf) and group.p == 0.5 and "RandAugment: geometry acts before tone." in found.notes
+    assert not any(getattr(op, "own_look", None) for op in group.flat)
+
+
+def test_what_changes_nothing_may_be_chosen() -> None:
+    one = make("RandomChoice", transforms=[make("Identity"), make("RandomHorizontalFlip", p=1.0)], p=[0.3, 0.7])
+    (choice,) = importers.from_torchvision(compose(one)).recipe.ops
+    assert choice == ops.OneOf(ops=[ops.Identity(), ops.Flip(p=1.0)], weights=(0.3, 0.7))
+
+
 def test_the_first_resize_says_how_the_recipe_looks_between_pixels() -> None:
     rotation = make("RandomRotation", degrees=[0, 9], fill=0, interpolation=Mode.NEAREST, **WHOLE)
     assert importers.from_torchvision(compose(rotation)).recipe.interpolation == "nearest"
