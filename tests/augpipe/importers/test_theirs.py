@@ -87,6 +87,28 @@ def test_pillow_s_images_are_given_to_torchvision_and_other_classes_are_refused(
         theirs.as_transform(type("Kept", (), {"__module__": "mine"})(), is_normalized=False)
 
 
+@pytest.mark.parametrize(
+    ("text", "library"),
+    [
+        ("T.Compose([Mirror(), Compose([Mirror()])])", "torchvision.transforms"),
+        ("A.Compose([Mirror(), Compose([Mirror()])])", "albumentations"),
+        ("[T.Mirror(), Mirror()]", "torchvision.transforms"),
+        ("[A.Mirror(), Mirror()]", "albumentations"),
+    ],
+)
+def test_a_name_without_a_library_is_of_that_of_what_holds_it(
+    monkeypatch: pytest.MonkeyPatch, text: str, library: str
+) -> None:
+    for known in ("albumentations", "torchvision", "torchvision.transforms"):
+        fake, names = types.ModuleType(known), ("Compose", "Mirror") if known != "torchvision" else ()
+        vars(fake).update({one: type(one, (Kept,), {"__module__": known}) for one in names})
+        monkeypatch.setitem(sys.modules, known, fake)
+    made = theirs.of_text(text)
+    assert (type(made).__module__, type(made).__name__) == (library, "Compose")
+    (listed,) = made.given
+    assert {type(one).__module__ for one in listed} == {library}
+
+
 def test_boxes_that_a_recipe_asks_for_are_none() -> None:
     def asking(name: str, label_fields: list[str] | None) -> types.SimpleNamespace:
         return types.SimpleNamespace(data_fields=[name], params=types.SimpleNamespace(label_fields=label_fields))
