@@ -8,10 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.datasets.metadata.labelled_source import LabelledSource
-from augpipe.sources.protocol import Labels, as_label_rows
+from augpipe.sources.protocol import Labels, Pixels, as_label_rows
 from augpipe.sources.subset import check_id
-
-Pixels = npt.NDArray[np.uint8]
 
 _NUM_DIGESTED = 64
 

@@ -11,17 +11,15 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from augpipe.datasets.files.descriptors import FileSet
 from augpipe.datasets.formats.container import digest_of_files
 from augpipe.datasets.metadata.labelled_source import LabelledSource
 from augpipe.datasets.metadata.labels import checked_numbers
 from augpipe.datasets.metadata.names import printable
+from augpipe.sources.protocol import Pixels
 from augpipe.sources.subset import check_id
 from augpipe.validation.plural import count
-
-Pixels = npt.NDArray[np.uint8]
 
 _IMAGES = re.compile(r"images(.?)idx[34]")
 _DTYPES = {0x08: "uint8", 0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.recipes.importers.calls import Call, Script, with_calls
-from augpipe.recipes.importers.functions import OF_SCRIPT
+from augpipe.recipes.importers.functions import OF_SCRIPT, Pixels
 
-Pixels = npt.NDArray[np.uint8]
 Transform = Callable[[Pixels], npt.NDArray[Any]]
 """What a library makes of an (H, W, 3) image: (H, W, channels) levels, or 255 times what it normalises."""
 
