@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.cache import Sizes
+from augpipe.gpu_ops.image.program_rows import copied
 from augpipe.planning.plan import Plan
 
 Ints = npt.NDArray[np.int64]
@@ -176,8 +177,3 @@ class Request:
         """(B,) the place in the batch of the image that shows each: its own place, but for guests of mosaics."""
         mosaic = self.block.mosaic
         return np.arange(len(self.sample_ids)) if mosaic is None else mosaic.outputs[self.cut]
-
-
-def copied(rows: Rows) -> Rows:
-    """Records copied as bytes: numpy goes through them field by field, which takes six times as long."""
-    return rows.view(np.uint8).copy().view(rows.dtype)

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.decoding.decoded_pixels import LocatedPixels
-from augpipe.gpu_ops.image.program_rows import HSV, MATRIX, NONE, TABLE
+from augpipe.gpu_ops.image.program_rows import HSV, MATRIX, NONE, TABLE, copied
 from augpipe.native.cpu_render import Scratch, render
-from augpipe.pipeline.blocks import Rows, copied
+from augpipe.pipeline.blocks import Rows
 from augpipe.planning.output_format import OutputFormat
 
 Window = tuple[int, int, int, int]
