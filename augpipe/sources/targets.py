@@ -229,6 +229,13 @@ def targets_of_none(source: TargetSource) -> Targets | None:
     return Targets(**cut, polygons=None if first.polygons is None else [], fields=fields)
 
 
+def ranges(first: Ints, num: Ints) -> Ints:
+    """first[i], first[i] + 1, ..., `num[i]` of them, for one i after the other."""
+    skipped = np.cumsum(num) - num
+    found: Ints = np.repeat(first - skipped, num) + np.arange(num.sum())
+    return found
+
+
 def are_outside(objects: Targets) -> npt.NDArray[np.bool_]:
     """(N,) which rotated boxes have no part in their image: the boxes around them, cut at its edge, have no size."""
     if objects.rotated_boxes is None or objects.boxes is None:
