@@ -51,9 +51,7 @@ def found_in(settings: Mapping[str, Any] | str | Path) -> Findings:
     if not isinstance(settings, Mapping) or not {"image_processor_type", "image_mean", "do_resize"} & set(settings):
         raise ValueError("these are not settings of an image processor: they have no image_processor_type.")
     kind = str(settings.get("image_processor_type", settings.get("feature_extractor_type", "")))
-    found = Findings(
-        source="transformers", measured_as=("transformers",), name_of=str, read=lambda one, name: one[name]
-    )
+    found = Findings(source="transformers", measured_as=("transformers",), name_of=str)
     for name in UNMAPPED:
         if settings.get(name):
             found.refuse(name, f"{settings[name]!r} is not mapped; remove it, and do that step yourself")

@@ -93,6 +93,16 @@ def test_what_is_not_mapped_is_refused() -> None:
         assert text in str(told.value)
     with pytest.raises(ValueError, match="not settings of an image processor"):
         importers.from_hugging_face({})
+    with pytest.raises(ValueError, match="do_center_crop: crops before it resizes there") as told:
+        importers.from_hugging_face({"image_processor_type": "PerceiverImageProcessor", **STEPS, "rescale_factor": 1})
+    assert "do_normalize: rescale_factor=1 is not mapped; 1/255 is" in str(told.value)
+
+
+def test_a_file_that_is_cut_off_is_not_json(tmp_path: Path) -> None:
+    path = tmp_path / "preprocessor_config.json"
+    path.write_text(json.dumps(STEPS)[:-1], encoding="utf-8")
+    with pytest.raises(ValueError, match=r"preprocessor_config.json is not JSON \("):
+        importers.from_hugging_face(path)
 
 
 SHORT_TO_256 = {"do_resize": True, "size": {"shortest_edge": 256}}

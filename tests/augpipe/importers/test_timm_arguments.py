@@ -115,6 +115,13 @@ def test_all_problems_are_listed() -> None:
         assert problem in message, problem
 
 
+def test_what_no_op_takes_is_told_by_the_argument() -> None:
+    with pytest.raises(ValueError, match="arguments: hflip or vflip=3 must be a probability in 0..1"):
+        importers.from_timm(hflip=3)
+    with pytest.raises(ValueError, match="arguments: re_prob=2 must be a probability in 0..1"):
+        importers.from_timm(re_prob=2)
+
+
 def test_erasing() -> None:
     for mode, fill in (("const", "mean"), ("pixel", "noise")):
         made = next(op.model_dump() for op in recipes.from_timm(re_prob=0.25, re_mode=mode).ops if op.op == "erase")

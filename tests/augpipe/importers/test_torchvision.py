@@ -226,6 +226,12 @@ def test_a_mirrored_padding_of_a_padded_image_is_near() -> None:
     assert note in importers.from_text("v2.Compose([v2.Pad(5, padding_mode='reflect')] * 2)").notes
 
 
+def test_what_makes_three_channels_again() -> None:
+    listed = make("Grayscale", num_output_channels=1), make("RGB")
+    assert importers.from_torchvision(compose(*listed)).recipe.channels == 3
+    assert importers.from_torchvision(compose(*reversed(listed))).recipe.channels == 1
+
+
 def test_one_channel() -> None:
     found = importers.from_torchvision(
         compose(make("Grayscale", num_output_channels=1), make("Resize", size=[28, 28]), TO_TENSOR)
@@ -363,6 +369,23 @@ def test_groups_and_policies() -> None:
     assert by_whole_pixels == by_any_part.replace("'whole_px': 'no'", "'whole_px': 'towards_zero'")
     assert "ColorJitter" in found.exact
     assert "TrivialAugmentWide: nearest interpolation becomes bilinear." in found.notes
+
+
+def test_a_policy_in_a_group_is_a_part_of_its_look() -> None:
+    policy = make("RandAugment", num_ops=1, magnitude=9, num_magnitude_bins=31, interpolation=Mode.BILINEAR, fill=0)
+    alone = importers.from_torchvision(compose(policy, make("ToTensor"))).recipe.ops[0]
+    assert isinstance(alone, ops.OneOf) and alone.own_look == "bilinear"
+    held = make("RandomApply", transforms=[policy], p=0.5)
+    found = importers.from_torchvision(compose(held, make("ToTensor")))
+    group = found.recipe.ops[0]
+    assert isinstance(group, ops.AllOf) and group.p == 0.5 and "RandAugment: geometry acts before tone." in found.notes
+    assert not any(getattr(op, "own_look", None) for op in group.flat)
+
+
+def test_what_changes_nothing_may_be_chosen() -> None:
+    one = make("RandomChoice", transforms=[make("Identity"), make("RandomHorizontalFlip", p=1.0)], p=[0.3, 0.7])
+    (choice,) = importers.from_torchvision(compose(one)).recipe.ops
+    assert choice == ops.OneOf(ops=[ops.Identity(), ops.Flip(p=1.0)], weights=(0.3, 0.7))
 
 
 def test_the_first_resize_says_how_the_recipe_looks_between_pixels() -> None:

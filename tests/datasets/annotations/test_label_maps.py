@@ -207,7 +207,8 @@ def test_modes_that_no_map_has_are_refused_by_name(tmp_path: Path, mode: str) ->
 def test_maps_that_do_not_fit_are_refused_when_they_are_read(tmp_path: Path) -> None:
     root = put_set(tmp_path)
     put_map(root / "masks/a.png", some_labels("b"))
-    (root / "masks/b.png").write_bytes((root / "masks/b.png").read_bytes()[:60])
+    whole = (root / "masks/b.png").read_bytes()
+    (root / "masks/b.png").write_bytes(whole[:60])
     Image.new("L", SIZES["c"]).save(root / "masks/c.png", format="JPEG")
     source = open_source(root)
     assert isinstance(source, LabelMapSource)
@@ -216,6 +217,9 @@ def test_maps_that_do_not_fit_are_refused_when_they_are_read(tmp_path: Path) -> 
     ):
         with pytest.raises(ValueError, match=reason):
             source.label_map(sample)
+    (root / "masks/b.png").write_bytes(whole[:-30])
+    with pytest.raises(ValueError, match=r"b\.png: damaged PNG: image file is truncated"):
+        source.label_map(1)
     (root / "masks/a.png").unlink()
     with pytest.raises(FileNotFoundError, match="a.png"):
         source.label_map(0)
