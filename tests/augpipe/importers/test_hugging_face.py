@@ -45,6 +45,7 @@ STEPS: dict[str, Any] = {"do_normalize": True, "image_mean": MEAN, "image_std": 
                 "do_resize": True,
                 "size": {"shortest_edge": 224},
                 "crop_pct": 0.875,
+                "resample": 3,
             },
             (ops.ResizeShortest(size=256), ops.RandomCrop(size=(224, 224), p=0.0)),
         ),
@@ -54,6 +55,7 @@ STEPS: dict[str, Any] = {"do_normalize": True, "image_mean": MEAN, "image_std": 
                 "do_resize": True,
                 "size": {"shortest_edge": 384},
                 "crop_pct": 0.875,
+                "resample": 3,
             },
             (ops.Resize(size=(384, 384)),),
         ),
@@ -195,7 +197,7 @@ def test_a_setting_that_is_not_mapped_is_told_with_its_value() -> None:
         ("ViT", {"image_std"}, "do_normalize: has no 'image_std'"),
         ("CLIP", {"do_center_crop", "crop_size"}, "do_center_crop: neither it nor crop_size is there"),
         ("CLIP", {"crop_size"}, "do_center_crop: has no 'crop_size'"),
-        ("ConvNext", {"resample"}, "resample: is not there, and its default differs"),
+        ("ConvNext", {"resample"}, "do_resize: has no 'resample', in whose default types differ"),
         ("MobileViT", {"do_flip_channel_order"}, "do_flip_channel_order: True is not mapped"),
     ],
 )
@@ -207,7 +209,8 @@ def test_settings_whose_defaults_differ_are_asked_for(kind: str, left_out: set[s
     some = {name: value for name, value in given.items() if name not in left_out}
     if "do_resize" not in left_out and "size" in left_out:
         del some["do_resize"]
-    for settings in (some, some | dict.fromkeys(left_out)):  # null, as transformers 4 writes what is not set
+    unset = dict.fromkeys(name for name in left_out if not name.startswith("do_"))  # as transformers 4 writes it
+    for settings in (some, some | unset):
         with pytest.raises(ValueError, match=told):
             importers.from_hugging_face(settings)
 
@@ -260,6 +263,9 @@ def test_what_may_differ_is_told() -> None:
     assert any(note.startswith("do_pad: ") for note in notes)  # which old settings do not say
     notes = importers.from_hugging_face({**STEPS, **sizes, "image_processor_type": "YolosImageProcessor"}).notes
     assert any("multiples of 16" in note for note in notes)
+    crops = {"size": {"height": 8, "width": 9}, "do_center_crop": True, "crop_size": 8}
+    notes = importers.from_hugging_face({**STEPS, **crops, "image_processor_type": "ViTImageProcessor"}).notes
+    assert notes == ("center_crop: some versions of this type leave it out.",)
     other = {**STEPS, "size": {"height": 8, "width": 9}, "resample": 2, "sharpen": 3, "return_tensors": None}
     notes = importers.from_hugging_face({**other, "image_processor_type": "OtherImageProcessor"}).notes
     assert any(note.startswith("image_processor_type: 'Other' is not known here") for note in notes)
@@ -287,3 +293,11 @@ def test_perceivers_that_crop_nothing_are_mapped() -> None:
     assert found.recipe.ops == (ops.Resize(size=(8, 9)), NORMALIZE)
     with pytest.raises(ValueError, match="do_center_crop: crops before it resizes"):
         importers.from_hugging_face(settings)
+
+
+def test_types_that_do_not_normalise_do_so_only_where_they_are_told_to() -> None:
+    settings = {"image_processor_type": "RTDetrImageProcessor", "size": {"height": 8, "width": 9}}
+    settings |= {"image_mean": MEAN, "image_std": STD}
+    unit = ops.Normalize(mean=0.0, std=1.0)
+    assert importers.from_hugging_face(settings).recipe.ops[-1] == unit
+    assert importers.from_hugging_face({**settings, "do_normalize": True}).recipe.ops[-1] == NORMALIZE
