@@ -390,7 +390,7 @@ def test_what_mixes_images_is_answered_by_what_to_write() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"crop_border_pixels": 4}, "crop_border_pixels: 4 is not mapped; None is"),
+        ({"crop_border_pixels": 4}, "crop_border_pixels: trims the border, which is not mapped; None is"),
         ({"crop_mode": "foo"}, "crop_mode: 'foo' is not mapped; 'center', 'squash' and 'border' are"),
         ({"crop_pct": 1.1}, "crop_pct: 1.1 pads what it resizes, which is not mapped; at most 1 is"),
         ({"interpolation": "random"}, "interpolation: 'random' is not one of evaluation"),
