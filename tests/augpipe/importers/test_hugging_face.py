@@ -301,3 +301,9 @@ def test_types_that_do_not_normalise_do_so_only_where_they_are_told_to() -> None
     unit = ops.Normalize(mean=0.0, std=1.0)
     assert importers.from_hugging_face(settings).recipe.ops[-1] == unit
     assert importers.from_hugging_face({**settings, "do_normalize": True}).recipe.ops[-1] == NORMALIZE
+
+
+def test_ties_between_nearest_pixels_are_told() -> None:
+    settings = {**STEPS, "image_processor_type": "EfficientNetImageProcessor", "size": {"height": 8, "width": 9}}
+    (note,) = importers.from_hugging_face({**settings, "resample": 0}).notes
+    assert note == "resize: where two pixels are equally near, Pillow may take the other one."
