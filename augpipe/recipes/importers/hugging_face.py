@@ -226,12 +226,15 @@ def _resize(found: Findings, settings: Mapping[str, Any], kind: str) -> None:
         cut = [] if is_whole else [floored_centre((px, px))]
     else:
         made = ops.ResizeShortest(size=px, max_size=longest)
-    told = ""
-    if isinstance(made, ops.ResizeShortest) and made.max_size is not None:
-        told = "where longest_edge limits an image, its short side may be one pixel longer there."
+    look = _look(settings, kind)
+    differs = []
     if kind == "Yolos":
-        told = f"sides become multiples of 16 there. {told[:1].upper()}{told[1:]}".strip()
-    found.add("resize", made, *cut, note=told, look=_look(settings, kind))
+        differs.append("sides become multiples of 16 there")
+    if isinstance(made, ops.ResizeShortest) and made.max_size is not None:
+        differs.append("where longest_edge limits an image, its short side may be one pixel longer there")
+    if look.interpolation == "nearest":
+        differs.append("where two pixels are equally near, Pillow may take the other one")
+    found.add("resize", made, *cut, note=f"{'; '.join(differs)}." if differs else "", look=look)
 
 
 def _crop(found: Findings, settings: Mapping[str, Any], kind: str) -> None:
