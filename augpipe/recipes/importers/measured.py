@@ -106,7 +106,8 @@ def forms(row: Row) -> tuple[str, str]:
 
 def _shape(value: Any, is_general: bool, holds: bool = False) -> Any:
     if isinstance(value, Op):
-        left_out = ("p", "ops", "weights", "chains") if holds else ("p",)  # ops that have rows of their own
+        left_out = ["p", "own_border", "own_fill"]  # the row names its border
+        left_out += ["ops", "weights", "chains"] if holds else []  # these have rows of their own
         fields = type(value).model_fields
         new = [name for name in NEW_FIELDS if name in fields and getattr(value, name) == fields[name].default]
         names = [name for name in fields if name not in (*left_out, *new)]  # as before the new ones

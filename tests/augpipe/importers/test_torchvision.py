@@ -244,7 +244,8 @@ def test_padding_and_geometry_share_a_border() -> None:
     rotation = make("RandomRotation", degrees=[0, 9], fill=0, interpolation=Mode.BILINEAR, **WHOLE)
     crop = random_crop((32, 32), padding=4, padding_mode="edge")
     found = importers.from_torchvision(compose(crop, rotation))
-    assert found.recipe.border == "edge" and "one border" in found.notes[0]
+    turns = ops.AllOf(ops=[ops.Rotate(max_deg=(0, 9), step=None)], own_look="bilinear", own_border="constant")
+    assert (found.recipe.border, found.notes) == ("edge", ()) and found.recipe.ops[1] == turns
     same = importers.from_torchvision(compose(random_crop((32, 32), padding=4), rotation))
     assert (same.recipe.border, same.notes) == ("constant", ())
     jitter = make("ColorJitter", brightness=(0.5, 1.5), contrast=None, saturation=None, hue=None)
@@ -275,15 +276,18 @@ def test_geometry_and_what_it_shows_beyond() -> None:
             ),
         )
     )
-    assert found.recipe.ops[1:] == (
-        ops.AllOf(ops=[ops.Rotate(max_deg=(-10, 20), step=None)], own_look="nearest"),
+    affine = (
         ops.Zoom(factor=(0.9, 1.1)),
         ops.Shear(horizontal_deg=(-3, 4), vertical_deg=(0, 0)),
         ops.Rotate(max_deg=(-15, 5), step=None),  # clockwise there
         ops.Translate(horizontal=(-0.1, 0.1), vertical=(-0.2, 0.2), whole_px="nearest"),
     )
+    assert found.recipe.ops[1:] == (
+        ops.AllOf(ops=[ops.Rotate(max_deg=(-10, 20), step=None)], own_look="nearest"),
+        ops.AllOf(ops=affine, own_look="bilinear", own_border="constant"),
+    )
     assert (found.recipe.border, found.recipe.fill) == ("constant", (1, 2, 3))
-    assert [note.split(":")[0] for note in found.notes] == ["RandomAffine", "borders"]
+    assert [note.split(":")[0] for note in found.notes] == ["RandomAffine"]
 
 
 ROTATION = make("RandomRotation", degrees=[-9, 9], fill=0, interpolation=Mode.NEAREST, **WHOLE)
