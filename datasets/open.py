@@ -99,9 +99,9 @@ def open_source(
 ) -> Source:
     """The source for a path, by its content, for arrays, (path, label) pairs or a data set of torch or Hugging Face.
 
-    A source is returned as it is.
+    A source is returned as it is, and a list's rows of `split`.
 
-    One line of the log (logger "augpipe") lists the content: see `first_line`.
+    One line of the log (logger "augpipe") says what it holds: see `tell_source`.
 
     Args:
         path_or_source: any of these.
@@ -147,11 +147,13 @@ def open_source(
         source = path_or_source if is_source(path_or_source) else _open(path_or_source, options)
     if source is path_or_source:
         for name, value in options.items():
-            if value is not None:
+            if value is not None and not (name == "split" and isinstance(source, FileListSource)):
                 raise ValueError(
                     f"{name}={value!r:.100} is for a path, and a {type(source).__name__} is given, which is open "
                     f"already. Pass it there, if that takes {name}."
                 )
+        if split is not None and isinstance(source, FileListSource):
+            source = source.part(split)
     tell_source(source)
     return source
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from augpipe.augment_call.pil_pixels import ImageInPieces, is_in_pieces, pixels_of
 from augpipe.decoding import probe
 from augpipe.decoding.header import tell_of_lost_bits
-from augpipe.decoding.pillow import decode_stored
+from augpipe.decoding.pillow import SIXTEEN_BIT_MODES, decode_stored
 from augpipe.errors import SampleError
 from augpipe.native.cpu_render import check_image
 from augpipe.pipeline.stored_image import StoredImage
@@ -251,9 +251,12 @@ def _is_image(image: Any) -> bool:
 
 def _decoded(image: Any, position: int) -> Pixels:
     try:
-        return decode_stored(image.copy())  # it drops the image's transparency
+        pixels = decode_stored(image.copy())  # it drops the image's transparency
     except ValueError as error:
         raise ValueError(f"image {position}: {error}.") from error
+    if image.mode in SIXTEEN_BIT_MODES:
+        tell_of_lost_bits(f"image {position}")
+    return pixels
 
 
 def _from_cuda_array(image: Any) -> Any:

@@ -6,6 +6,7 @@ import numpy.typing as npt
 from augpipe.decoding import jpeg, pillow
 from augpipe.decoding.header import Header
 from augpipe.decoding.orientation import swaps_sides, upright
+from augpipe.decoding.png import check_pixel_sums
 
 DCT_FACTORS = (1, 2, 4, 8)
 
@@ -56,6 +57,8 @@ def decode(
     else:
         if header.format == "JPEG":
             jpeg.check_codes(view)
+        elif header.format == "PNG":
+            check_pixel_sums(view)
         image, _ = pillow.open_pillow(bytes(view), header.format, header.height * header.width)
         stored = pillow.decode_stored(image)
     turned = upright(stored, header.orientation)

@@ -57,7 +57,10 @@ _PLUGINS: dict[Format, Callable[[io.BytesIO], ImageFile.ImageFile]] = {
     "TIFF": TiffImagePlugin.TiffImageFile,
 }
 _EIGHT_BIT_MODES = frozenset(["1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr"])
-_SIXTEEN_BIT_MODES = frozenset(["I;16", "I;16L", "I;16B", "I;16N"])
+SIXTEEN_BIT_MODES = frozenset(["I;16", "I;16L", "I;16B", "I;16N"])
+"""Of gray images of 16 bits, or 12."""
+_REMEDY = "save it as 8-bit or unsigned 16-bit gray or RGB"
+_TIFF_SAMPLE_FORMAT, _SIGNED = 339, 2
 _TIFF_BITS, _TIFF_PHOTOMETRIC, _WHITE_IS_ZERO = 258, 262, 0
 """One channel of more than 8 bits: TIFF keeps 12-bit numbers as they are, and may count from white."""
 PNG_BITS_AT = 24
@@ -97,7 +100,7 @@ def open_pillow(data: bytes, kind: Format, max_pixels: int) -> tuple[ImageFile.I
 
 def has_more_than_8_bits(image: ImageFile.ImageFile, data: bytes | memoryview) -> bool:
     """Whether a channel of an open file holds more than the 8 bits that `decode_stored` keeps, where it takes it."""
-    if image.mode not in _EIGHT_BIT_MODES | _SIXTEEN_BIT_MODES:
+    if image.mode not in _EIGHT_BIT_MODES | SIXTEEN_BIT_MODES:
         return False
     if image.format == "PNG":
         return data[PNG_BITS_AT] > 8
@@ -116,15 +119,17 @@ def decode_stored(image: ImageFile.ImageFile) -> npt.NDArray[np.uint8]:
         ValueError: the reason, without the file's name.
     """
     kind = image.format or "picture"
-    if image.mode not in _EIGHT_BIT_MODES | _SIXTEEN_BIT_MODES:
+    if image.mode not in _EIGHT_BIT_MODES | SIXTEEN_BIT_MODES:
         raise ValueError(
             f"its mode {image.mode!r} (floating point, 32-bit or signed numbers, or CIELAB) has no fixed range from "
-            "black to white; save it as 8-bit or unsigned 16-bit gray or RGB"
+            f"black to white; {_REMEDY}"
         )
+    if isinstance(image, TiffImagePlugin.TiffImageFile) and _SIGNED in image.tag_v2.get(_TIFF_SAMPLE_FORMAT, ()):
+        raise ValueError(f"its numbers of 8 bits are signed, which Pillow does not heed; {_REMEDY}")
     try:
         image.load()
         image.info.pop("transparency", None)  # dropped anyway, and convert would warn of it
-        if image.mode in _SIXTEEN_BIT_MODES:
+        if image.mode in SIXTEEN_BIT_MODES:
             gray = Image.fromarray(_high_byte(image))
             return np.asarray(gray.convert("RGBA"))
         return np.asarray(image.convert("RGB").convert("RGBA"))
@@ -155,6 +160,8 @@ def _check_pillow_limit(height: int, width: int) -> None:
 
 def _reason(kind: str, error: Exception) -> ValueError:
     text = str(error).strip() or type(error).__name__
+    if text == "unknown pixel mode":
+        return ValueError(f"a kind of TIFF that Pillow does not read (bits, numbers or channels); {_REMEDY}")
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
         return ValueError(f"too many pixels for Pillow: {text}")
     if isinstance(error, struct.error):

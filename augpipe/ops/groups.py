@@ -13,7 +13,7 @@ from augpipe.ops.colour_program import ColourStep, in_fewer_places
 from augpipe.ops.frame import Frame
 from augpipe.ops.frame_part import PartOfFrame
 from augpipe.ops.kinds import Ops
-from augpipe.ops.op import NO_BENDS, Drawn, Op, Probability, bends_in_turn, keyed
+from augpipe.ops.op import NO_BENDS, Beyond, Border, Drawn, Fill, Op, Probability, bends_in_turn, keyed
 from augpipe.ops.random_words import RandomWords
 from augpipe.validation.models import ListOf, changed, told
 
@@ -84,6 +84,10 @@ class Group(Op):
     look-ups of that pass. Otherwise the group begins a pass, as in libraries that finish each step: it looks at the
     levels that all ops before it have made, by this interpolation instead of the recipe's. Shrinking does not average,
     and the image's edge does not mix with a constant border."""
+    own_border: Border | None = None
+    """What a group with an `own_look` shows beyond the image, instead of the recipe's border; None: that."""
+    own_fill: Fill = (0.0, 0.0, 0.0)
+    """R, G, B of a constant `own_border`, in 0..255, or one number for all."""
 
     @model_validator(mode="after")
     def _holds_augmentations(self) -> Self:
@@ -105,12 +109,24 @@ class Group(Op):
                 raise ValueError(
                     f"{self.op} holds {which}, which does not act on one image. Put it into the recipe's ops."
                 )
+        if self.own_border is not None and self.own_look is None:
+            raise ValueError(
+                f"{self.op} has own_border={self.own_border!r} and no own_look: only a group that begins a pass has a "
+                "border of its own. Give it own_look='bilinear', or leave own_border out."
+            )
         if self.own_look not in (None, "bilinear") and any(inner.op == "blur" for inner in self.flat):
             raise ValueError(
                 f"blur widens the bilinear look-up, and own_look={self.own_look!r} has none. Write GaussianBlur "
                 "instead of Blur, or own_look='bilinear'."
             )
         return self
+
+    @property
+    def own_beyond(self) -> Beyond | None:
+        """Its own border, and the fill of a constant one; None where the recipe's is shown."""
+        if self.own_border is None:
+            return None
+        return self.own_border, self.own_fill if self.own_border == "constant" else (0.0, 0.0, 0.0)
 
     @property
     def flat(self) -> tuple[Op, ...]:

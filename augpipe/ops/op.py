@@ -78,6 +78,8 @@ NEW_FIELDS = {
     "line",
     "of_normalized",
     "opposite",
+    "own_border",
+    "own_fill",
     "own_look",
     "own_size",
     "rounding",

@@ -90,6 +90,11 @@ def own_look_of(acting: Keyed) -> str | None:
     return next((op.own_look for _, op in acting if has_own_look(op)), None)
 
 
+def own_beyond_of(acting: Keyed) -> Beyond | None:
+    """The border and fill of the group that begins a pass, where it has its own."""
+    return next((op.own_beyond for _, op in acting if has_own_look(op)), None)
+
+
 def functions_of(passes: Sequence[Keyed]) -> tuple[tuple[tuple[str, Custom], ...], ...]:
     """For each pass the functions that are called on what it looks at, by name."""
     return tuple(tuple((key, op) for key, op in one if isinstance(op, Custom) and is_called(op)) for one in passes)
@@ -142,7 +147,8 @@ def late_within(op: Op, before: Sequence[Op], beyond: Beyond, interpolation: str
         beyond: the border of the view, and its fill.
         interpolation: of the recipe.
     """
-    yield from _late_within(op, _place(keyed(before), beyond, interpolation))
+    own = op.own_beyond if isinstance(op, Group) else None
+    yield from _late_within(op, _place(keyed(before), own or beyond, interpolation))
 
 
 def _late_within(op: Op, known: Place) -> Iterator[tuple[Op, Op]]:
@@ -198,7 +204,7 @@ def in_one_pass(listed: Sequence[Op]) -> tuple[Op, ...]:
 
 def without_own_look(op: Op) -> Op:
     """A group as part of the look-up before it, which nothing in it finishes in turn; any other op as it is."""
-    return changed(_at_once(op), own_look=None) if has_own_look(op) else op
+    return changed(_at_once(op), own_look=None, own_border=None) if has_own_look(op) else op
 
 
 def _at_once(op: Op) -> Op:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.cache import Sizes
+from augpipe.gpu_ops.image.program_rows import copied
 from augpipe.planning.plan import Plan
 
 Ints = npt.NDArray[np.int64]
@@ -29,8 +30,8 @@ class PlannedSamples:
 
     def copy_of(self, cut: slice) -> "PlannedSamples":
         """The same of a part of them, in memory of its own."""
-        views = tuple(_copy(rows[cut]) for rows in self.plan.views)
-        tables = tuple(_copy(table[cut]) for table in self.tables)
+        views = tuple(copied(rows[cut]) for rows in self.plan.views)
+        tables = tuple(copied(table[cut]) for table in self.tables)
         plan = Plan(recipe=self.plan.recipe, seed=self.plan.seed, views=views)
         return PlannedSamples(plan=plan, factors=self.factors[cut], tables=tables)
 
@@ -176,8 +177,3 @@ class Request:
         """(B,) the place in the batch of the image that shows each: its own place, but for guests of mosaics."""
         mosaic = self.block.mosaic
         return np.arange(len(self.sample_ids)) if mosaic is None else mosaic.outputs[self.cut]
-
-
-def _copy(rows: Rows) -> Rows:
-    """Records copied as bytes: numpy goes through them field by field, which takes six times as long."""
-    return rows.view(np.uint8).copy().view(rows.dtype)

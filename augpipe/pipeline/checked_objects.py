@@ -4,12 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from augpipe.sources.targets import Targets, TargetSource, cross_themselves
+from augpipe.planning.kernel_rows import Rows
+from augpipe.sources.targets import Floats, Targets, TargetSource, cross_themselves
 
-Float = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.void]
 Flags = Any
 """(N,) bool."""
 
@@ -42,7 +40,7 @@ def problems_of(objects: Targets, rows: Rows, source: TargetSource, *, clips: bo
     return {place: text for place, (_, text) in sorted(found.items())}
 
 
-def _rules(objects: Targets, sizes: Float, *, clips: bool, num_classes: int) -> Iterator[tuple[Flags, str]]:
+def _rules(objects: Targets, sizes: Floats, *, clips: bool, num_classes: int) -> Iterator[tuple[Flags, str]]:
     """(N,) which objects break a rule, and what is said of them."""
     boxes, polygons, keypoints, labels = objects.boxes, objects.polygons, objects.keypoints, objects.labels
     if labels is not None:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import numpy as np
 
@@ -166,9 +165,5 @@ def _packed(pixels: LocatedPixels) -> Decodable:
         width=pixels.width,
         first_x=pixels.first_x,
         first_y=pixels.first_y,
-        decode=partial(_pack, pixels.array),
+        decode=lambda memory: pack_into(memory, pixels.array),
     )
-
-
-def _pack(pixels: Pixels, memory: Pixels) -> Pixels:
-    return pack_into(memory, pixels)

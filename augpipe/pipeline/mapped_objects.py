@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from augpipe.batch_targets import ViewTargets
 from augpipe.ops.mixing import Mix
+from augpipe.planning.kernel_rows import Rows
 from augpipe.planning.mixing_draws import pastes, pastes_objects
 from augpipe.planning.targets.covered import covered_objects
 from augpipe.planning.targets.inverse_map import InverseMap
@@ -16,14 +17,12 @@ from augpipe.planning.targets.masks import filled_rings
 from augpipe.planning.targets.objects import MappedObjects, Objects, map_objects
 from augpipe.planning.targets.options import TargetOptions
 from augpipe.planning.targets.rotated_boxes import as_xywhr
-from augpipe.sources.targets import LabelMap, Targets
+from augpipe.sources.protocol import Ints
+from augpipe.sources.targets import Floats, LabelMap, Targets, ranges
 
 if TYPE_CHECKING:
     from augpipe.pipeline.pasting_stage import PastedObjects
 
-Rows = npt.NDArray[np.void]
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 
@@ -104,12 +103,10 @@ class ShownImages:
         counts = np.bincount(outputs, minlength=len(outputs))
         first = np.cumsum(counts) - counts
         which = np.repeat(np.arange(len(self.image)), counts[self.image])
-        begin = np.cumsum(counts[self.image]) - counts[self.image]
-        nth = np.arange(len(which)) - begin[which]
         return replace(
             self,
             output=self.output[which],
-            image=images[first[self.image[which]] + nth],
+            image=images[ranges(first[self.image], counts[self.image])],
             weights=self.weights[which],
             is_partner=self.is_partner[which],
             mixes=True,

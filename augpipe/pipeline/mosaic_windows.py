@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.decoding.decoded_pixels import LocatedPixels
-from augpipe.gpu_ops.image.program_rows import HSV, MATRIX, NONE, TABLE
+from augpipe.gpu_ops.image.program_rows import HSV, MATRIX, NONE, TABLE, copied
 from augpipe.native.cpu_render import Scratch, render
+from augpipe.pipeline.blocks import Rows
 from augpipe.planning.output_format import OutputFormat
 
-Rows = npt.NDArray[np.void]
 Window = tuple[int, int, int, int]
 """Left, top, right and bottom in output pixels, the last two excluded."""
 
@@ -62,7 +62,7 @@ def render_window(
         scratch: of the calling thread.
     """
     left, top, right, bottom = window
-    moved = _copy(table)
+    moved = copied(table)
     by_x, by_y = 0.5 * (left + right - size[1]), 0.5 * (top + bottom - size[0])
     for axis in "xy":
         along_x, along_y = moved[f"after_{axis}x"].astype(np.float64), moved[f"after_{axis}y"].astype(np.float64)
@@ -73,7 +73,7 @@ def render_window(
 
 def fill_around(table: Rows, form: OutputFormat, scratch: Scratch) -> npt.NDArray[Any]:
     """(3,) what an output shows around its image, by the (1,) kernel row."""
-    alone = _copy(table)
+    alone = copied(table)
     for axis in "xy":
         for name in (f"after_{axis}x", f"after_{axis}y", f"low_{axis}", f"high_{axis}", f"origin_{axis}"):
             alone[name] = 0
@@ -81,8 +81,3 @@ def fill_around(table: Rows, form: OutputFormat, scratch: Scratch) -> npt.NDArra
     shown = np.empty(3, form.held_as)
     render([LocatedPixels.of(np.zeros((1, 1, 4), np.uint8))], alone, shown, (1, 1), form, scratch)
     return shown
-
-
-def _copy(table: Rows) -> Rows:
-    """A kernel row, copied as bytes: field by field it takes six times as long."""
-    return table.view(np.uint8).copy().view(table.dtype)

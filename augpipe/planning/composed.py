@@ -11,6 +11,7 @@ from augpipe.gpu_ops.image.plan_records import BORDERS
 from augpipe.gpu_ops.image.rows import GRID
 from augpipe.ops.colour_program import num_tables, write_program
 from augpipe.ops.frame import Frame
+from augpipe.ops.op import Beyond
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.view import View
 
@@ -23,9 +24,17 @@ SLACK_PX = 1e-6
 """How far beyond an edge, in source pixels, a corner still counts as within it: rounding moves it by less."""
 
 
-def write_look_up(rows: Rows, frame: Frame, recipe: Recipe, view: View, *, stands_alone: bool = False) -> None:
-    """Fill in what a pass looks up; one that stands alone has a group with an `own_look`."""
-    border, fill = recipe.beyond_of(view)
+def write_look_up(
+    rows: Rows,
+    frame: Frame,
+    recipe: Recipe,
+    view: View,
+    *,
+    stands_alone: bool = False,
+    own_beyond: Beyond | None = None,
+) -> None:
+    """Fill in what a pass looks up; one that stands alone has a group with an `own_look`, and maybe its border."""
+    border, fill = own_beyond or recipe.beyond_of(view)
     rows["border"], rows["fill"] = BORDERS.index(border), fill
     seen = frame.seen_in_crops if recipe.border == "constant" else frame.seen
     if border in ("constant", "wrap"):  # others go on at the edge as the image does

@@ -17,7 +17,7 @@ from augpipe.ops.groups import OfSome
 from augpipe.ops.keep_objects import KnownObjects, seen_objects
 from augpipe.ops.op import Drawn, Op
 from augpipe.ops.random_words import RandomWords, Stream
-from augpipe.ops.view_passes import Keyed, has_own_look, own_look_of
+from augpipe.ops.view_passes import Keyed, has_own_look, own_beyond_of, own_look_of
 from augpipe.planning.composed import write_look_up, write_steps
 from augpipe.planning.plan_record import plan_dtype
 from augpipe.planning.record_passes import EARLIER, first_pass
@@ -137,11 +137,12 @@ def plan_view(
     records = [*(rows[EARLIER][f"pass_{nth + 1}"] for nth in range(len(frames) - 1)), rows]
     for nth, (record, frame, acting) in enumerate(zip(records, frames, passes, strict=True)):
         record["sample_id"], record["epoch"], record["view"] = ids, epoch, position
-        write_look_up(record, frame, recipe, view, stands_alone=own_look_of(acting) is not None)
+        own_look = own_look_of(acting)
+        write_look_up(record, frame, recipe, view, stands_alone=own_look is not None, own_beyond=own_beyond_of(acting))
         write_steps(record, frame)
         if placed is not None:
             record["border"][placed["applied"]] = BORDERS.index("meeting")
-        look = own_look_of(acting) or recipe.interpolation
+        look = own_look or recipe.interpolation
         if look == "random":
             stream = Stream(seed_key(seed), epoch, drawn_by, f"interpolation:{_looks(passes, nth)}:{position}{sampled}")
             is_cubic = RandomWords(stream.words(1), stream, epoch).happens(0, 0.5)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from augpipe.ops.crops import usual_scale as usual_scale
     from augpipe.recipes.ready_made import BY_NAME as BY_NAME
     from augpipe.recipes.ready_made import auto_augment as auto_augment
     from augpipe.recipes.ready_made import deep_image as deep_image
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from augpipe.recipes.ready_made import three_augment as three_augment
     from augpipe.recipes.ready_made import timm as timm
     from augpipe.recipes.ready_made import trivial_augment_wide as trivial_augment_wide
-    from augpipe.recipes.ready_made import usual_scale as usual_scale
 
 __all__ = [
     "BY_NAME",

@@ -24,24 +24,6 @@ from augpipe.recipes.recipe import Border, Recipe
 from augpipe.recipes.schedule import Schedule
 from augpipe.validation.models import changed
 
-__all__ = [
-    "BY_NAME",
-    "auto_augment",
-    "deep_image",
-    "evaluation",
-    "evaluation_of",
-    "from_timm",
-    "none",
-    "progressive",
-    "ramp",
-    "rand_augment",
-    "resized",
-    "three_augment",
-    "timm",
-    "trivial_augment_wide",
-    "usual_scale",
-]
-
 BLACK = (0.0, 0.0, 0.0)
 
 

@@ -109,7 +109,8 @@ class Recipe(TomlFile):
             if beyond is not None and self.border != "context" and own != beyond:
                 raise ValueError(
                     f"the recipe's border is {border_text(own)}, and its padding shows {border_text(beyond)}; a view "
-                    "has one border. Give both the same, or leave the recipe's out."
+                    "has one border. Give both the same, or leave the recipe's out; geometry with a border of its own "
+                    "is AllOf(ops=[...], own_look='bilinear', own_border='reflect')."
                 )
         return self
 

@@ -33,8 +33,6 @@ from augpipe.validation.plural import count
 HOLDOUT_EPOCH = 2**32 - 1
 """The epoch whose order holds samples out: the last there could be."""
 
-__all__ = ["Concat", "Subset", "hold_out"]
-
 
 class Concat:
     """Several sources as one, whose samples are numbered on from one source to the next.

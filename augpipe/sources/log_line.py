@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 
 from augpipe.sources.protocol import Source
+from augpipe.sources.subset import Subset
 from augpipe.validation.plural import count
 
 logger = logging.getLogger("augpipe")
@@ -16,13 +17,26 @@ def tell_source(source: Source) -> None:
     """Log one line about a source that was opened or handed to a loader, once a process: a source without `notes` none.
 
     It is a warning where something of the source is left out, its labels may be taken wrong, or some samples have a
-    label and others none.
+    label and others none. Of a `Subset` the line is about its whole source.
     """
-    notes: Sequence[str] | None = getattr(source, "notes", None)
-    if notes is None:
+    is_whole = not isinstance(source, Subset)
+    while isinstance(source, Subset):
+        source = source.whole
+    if getattr(source, "notes", None) is None:
         return
+    level, text = _line(source, is_whole)
+    if text not in _TOLD:
+        _TOLD.update((text, _line(source, False)[1]))
+        logger.log(level, "%s", text)
+
+
+def _line(source: Source, is_whole: bool) -> tuple[int, str]:
+    """The level of the line, and its text."""
+    notes: Sequence[str] = getattr(source, "notes", ())
     left_out: Sequence[str] = getattr(source, "left_out", ())
     cautions: Sequence[str] = getattr(source, "cautions", ())
+    if is_whole:
+        cautions = [*cautions, *getattr(source, "cautions_of_whole", ())]
     num_unlabelled: int = getattr(source, "num_unlabelled", 0)
     parts = [repr(source)]
     if num_unlabelled == len(source):
@@ -32,8 +46,5 @@ def tell_source(source: Source) -> None:
     parts += [*notes, *cautions]
     if left_out:
         parts.append(f"left out: {', '.join(left_out)}")
-    text = "; ".join(parts)
-    if text not in _TOLD:
-        _TOLD.add(text)
-        is_partial = bool(left_out or cautions) or 0 < num_unlabelled < len(source)
-        logger.log(logging.WARNING if is_partial else logging.INFO, "%s", text)
+    is_partial = bool(left_out or cautions) or 0 < num_unlabelled < len(source)
+    return logging.WARNING if is_partial else logging.INFO, "; ".join(parts)

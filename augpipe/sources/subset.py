@@ -225,7 +225,7 @@ def check_ids(sample_ids: Ints, num_samples: int) -> None:
 
 
 def check_id(sample_id: int, num_samples: int) -> None:
-    """Raise IndexError unless it lies in 0..num_samples - 1."""
+    """Raise IndexError unless it lies in 0..num_samples - 1; negative ids do not count from the end."""
     if not 0 <= sample_id < num_samples:
         raise IndexError(
             f"sample_id={sample_id} is out of range: this source holds {count(num_samples, 'photograph')}, "

@@ -7,10 +7,9 @@ from typing import Any, Protocol, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.sources.protocol import Source
+from augpipe.sources.protocol import Ints, Source
 from augpipe.validation.plural import count
 
-Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 LabelMap = npt.NDArray[Any]
 """(H, W), or (H, W, C) for labels in colours, of the upright image's size."""
@@ -169,6 +168,7 @@ def joined(parts: Sequence[tuple[npt.NDArray[np.intp], Targets]], num: int) -> T
         return None if any(values is None for values in known) else np.concatenate(known)[order]
 
     has_polygons = any(objects.polygons is not None for objects in every)
+    names = dict.fromkeys(name for objects in every for name in objects.fields)
 
     def rings() -> list[Sequence[Floats]]:
         known = [one for objects in all_objects for one in objects.polygons or [()] * int(objects.counts.sum())]
@@ -181,12 +181,8 @@ def joined(parts: Sequence[tuple[npt.NDArray[np.intp], Targets]], num: int) -> T
         polygons=Outlines(len(order), rings) if has_polygons else None,
         rotated_boxes=column("rotated_boxes"),
         keypoints=column("keypoints"),
-        fields={name: _joined_field(all_objects, name, order) for name in _names_of_fields(every)},
+        fields={name: _joined_field(all_objects, name, order) for name in names},
     )
-
-
-def _names_of_fields(parts: Sequence[Targets]) -> list[str]:
-    return list(dict.fromkeys(name for objects in parts for name in objects.fields))
 
 
 def _joined_field(parts: Sequence[Targets], name: str, order: npt.NDArray[np.intp]) -> Any:
@@ -231,6 +227,13 @@ def targets_of_none(source: TargetSource) -> Targets | None:
     cut = {name: values[:0] for name in names if (values := getattr(first, name)) is not None}
     fields = {name: values[:0] for name, values in first.fields.items()}
     return Targets(**cut, polygons=None if first.polygons is None else [], fields=fields)
+
+
+def ranges(first: Ints, num: Ints) -> Ints:
+    """first[i], first[i] + 1, ..., `num[i]` of them, for one i after the other."""
+    skipped = np.cumsum(num) - num
+    found: Ints = np.repeat(first - skipped, num) + np.arange(num.sum())
+    return found
 
 
 def are_outside(objects: Targets) -> npt.NDArray[np.bool_]:

@@ -262,9 +262,10 @@ def row_of(library: str, case: Asked, call: str) -> importers.Row:
 
 
 def ops_digest(library: str, case: Asked) -> str:
-    """A short name of all ops that the calls of a case become."""
+    """A short name of all ops that the calls of a case become, with all their numbers."""
     calls = [call for call in (case.fixed, case.drawn) if call]
-    return measured.digest_of_ops([op for call in calls for op in imported(library, call).recipe.ops])
+    made = [op for call in calls for op in imported(library, call).recipe.ops]
+    return measured.digest([op.model_dump(mode="json") for op in made])
 
 
 def main() -> None:

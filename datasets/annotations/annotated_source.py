@@ -10,12 +10,11 @@ import numpy.typing as npt
 from augpipe.datasets.annotations.faults import CUT_AT_EDGE, MOST_LISTED, Fault, Faults
 from augpipe.datasets.annotations.label_maps import NO_LIMIT, MapFiles
 from augpipe.datasets.annotations.object_table import Ints, ObjectTable
-from augpipe.datasets.annotations.stored_pixels import upright_boxes, upright_points
+from augpipe.datasets.annotations.stored_pixels import stored_size, upright_boxes, upright_points
 from augpipe.datasets.files.image_files import FileSource, read_file
-from augpipe.datasets.metadata.labelled_source import check_sample_id
 from augpipe.datasets.metadata.names import NameTable, printable
 from augpipe.decoding import Header, probe
-from augpipe.decoding.orientation import swaps_sides
+from augpipe.sources.subset import check_id, check_ids
 from augpipe.sources.targets import LabelMap, Targets, are_outside
 from augpipe.validation.plural import count
 
@@ -135,8 +134,7 @@ class AnnotatedSource(FileSource):
         Raises:
             ValueError: an image cannot be decoded, or its annotations are of another size; names it.
         """
-        for sample_id in (sample_ids.min(), sample_ids.max()) if len(sample_ids) else ():
-            check_sample_id(int(sample_id), len(self))
+        check_ids(sample_ids, len(self))
         if self._known.objects is None:
             return None
         is_usable = np.array([self._is_usable(sample_id) for sample_id in sample_ids.tolist()], np.bool_)
@@ -153,7 +151,7 @@ class AnnotatedSource(FileSource):
             OSError: a file cannot be read.
             ValueError: it cannot be decoded, or is of another size than the image; names the file.
         """
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         if self._known.maps is None:
             raise ValueError(f"{self._where} has no label maps. Ask `has_label_maps` first.")
         orientation, size = self.turned(sample_id)
@@ -217,7 +215,7 @@ class AnnotatedSource(FileSource):
             ValueError: the annotations are of an image of another size.
         """
         orientation, upright = header.orientation, (header.height, header.width)
-        stored = upright[::-1] if swaps_sides(orientation) else upright
+        stored = stored_size(upright, orientation)
         told = (0, 0) if self._known.sizes is None else tuple(self._known.sizes[sample_id].tolist())
         if 0 in told or told == upright == stored:
             is_stored = self._known.are_stored
@@ -243,7 +241,7 @@ class AnnotatedSource(FileSource):
             start, stop = stop, stop + int(found.counts[position])
             size = int(self._sizes[sample_id, 0]), int(self._sizes[sample_id, 1])
             turn = int(orientations[position])
-            scale = np.array(_stored(size, turn)[::-1] if self._known.in_parts else (1.0, 1.0))
+            scale = np.array(stored_size(size, turn)[::-1] if self._known.in_parts else (1.0, 1.0))
             boxes[start:stop] = upright_boxes(boxes[start:stop] * np.tile(scale, 2), turn, size)
             if rotated is not None:  # some formats tell no sizes by which boxes were cut
                 rotated[start:stop] = upright_points(rotated[start:stop] * scale, turn, size)
@@ -287,10 +285,6 @@ def _header_of(path: str) -> Header:
             return probe(content, max_pixels=NO_LIMIT)
         except ValueError:
             return probe(content + file.read(), max_pixels=NO_LIMIT)
-
-
-def _stored(size: tuple[int, int], orientation: int) -> tuple[int, int]:
-    return size[::-1] if swaps_sides(orientation) else size
 
 
 def names_of(paths: Sequence[str]) -> NameTable:

@@ -124,9 +124,8 @@ def _names_of_other_splits(paths: Sequence[str]) -> set[str]:
         except (ValueError, OSError):
             continue
         for line in lines:
-            if not line.startswith(_HEAD):
-                with suppress(ValueError):
-                    names.add(_object(line)[1])
+            with suppress(ValueError):
+                names.add(_object(line)[1])
     return names
 
 

@@ -55,13 +55,13 @@ class Faults:
         """What real data sets have, and no training can use: it is counted by its reason."""
         self._add(self._left_out, where, reason, noun, reason)
 
-    def mend(self, where: str, reason: str, noun: str = "object") -> None:
-        """What stays in another form; it is counted by its reason."""
-        self._add(self._mended, where, reason, noun, reason)
+    def mend(self, where: str, reason: str) -> None:
+        """An object that stays in another form; it is counted by its reason."""
+        self._add(self._mended, where, reason, "object", reason)
 
-    def note(self, where: str, reason: str, noun: str = "object") -> None:
-        """What stays as it is and is not wrong; it is counted by its reason."""
-        self._add(self._mended, where, reason, noun, reason, lists=False)
+    def note(self, where: str, reason: str) -> None:
+        """An object that stays as it is and is not wrong; it is counted by its reason."""
+        self._add(self._mended, where, reason, "object", reason, lists=False)
 
     @property
     def left_out(self) -> list[str]:

@@ -8,11 +8,11 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
-from augpipe.datasets.annotations.stored_pixels import upright_map
+from augpipe.datasets.annotations.stored_pixels import stored_size, upright_map
 from augpipe.datasets.files.image_files import read_file
 from augpipe.datasets.metadata.names import NameTable, printable
-from augpipe.decoding.orientation import swaps_sides
 from augpipe.decoding.pillow import PILLOW_ERRORS, PNG_BITS_AT, open_pillow
+from augpipe.decoding.png import check_pixel_sums
 from augpipe.decoding.probe import format_of
 from augpipe.sources.targets import LabelMap
 
@@ -48,7 +48,7 @@ class MapFiles:
             ValueError: it cannot be decoded, or is of another size; names the file.
         """
         path = self.names[sample_id]
-        stored = size[::-1] if swaps_sides(orientation) else size
+        stored = stored_size(size, orientation)
         try:
             labels = self._decode(read_file(path), (size, stored))
         except ValueError as error:
@@ -69,6 +69,8 @@ class MapFiles:
         kind = format_of(content)
         if kind == "JPEG":
             raise ValueError("labels in a JPEG are not those that were drawn. Write them as PNG.")
+        if kind == "PNG":
+            check_pixel_sums(content)
         opened, _ = open_pillow(content, kind, NO_LIMIT)
         image: Image.Image = opened
         if (image.height, image.width) not in sizes:

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.datasets.annotations.faults import CUT_AT_EDGE, Faults
-from augpipe.datasets.annotations.object_table import Floats, Floats32, Ints, ObjectTable, ranges
-from augpipe.sources.targets import cross_themselves
+from augpipe.datasets.annotations.object_table import Floats, Floats32, Ints, ObjectTable
+from augpipe.sources.targets import cross_themselves, ranges
 
 BEYOND_PX = 0.5
 """How far a box or a corner may reach outside its image without being counted: files round."""
@@ -44,9 +44,6 @@ class ObjectList:
         self._rings, self._corners, self._points = array("q", [0]), array("q", [0]), array("f")
         self._dtypes = dict(fields or {})
         self._fields: list[list[Any]] = [[] for _ in self._dtypes]
-
-    def __len__(self) -> int:
-        return len(self._samples)
 
     def add(
         self,

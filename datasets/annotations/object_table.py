@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.sources.targets import Outlines, Targets
+from augpipe.sources.targets import Outlines, Targets, ranges
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -65,10 +65,3 @@ class ObjectTable:
         points = self.points[ranges(self.corners[which], lengths)].astype(np.float64)
         rings = [points[begin:end] for begin, end in pairwise([0, *np.cumsum(lengths).tolist()])]
         return [rings[begin:end] for begin, end in pairwise([0, *np.cumsum(num).tolist()])]
-
-
-def ranges(first: Ints, num: Ints) -> Ints:
-    """first[i], first[i] + 1, ..., `num[i]` of them, for one i after the other."""
-    skipped = np.cumsum(num) - num
-    found: Ints = np.repeat(first - skipped, num) + np.arange(num.sum())
-    return found

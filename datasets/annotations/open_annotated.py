@@ -167,10 +167,7 @@ def _one_of(path: str, files: Sequence[str], split: str | None) -> str:
 
 def _open_cityscapes(path: str, options: Options) -> Source:
     images, maps = os.path.join(path, "leftImg8bit"), os.path.join(path, "gtFine")
-    splits = sorted(os.listdir(images))
-    if options["split"] is None and len(splits) > 1:
-        raise ValueError(f"{shown(path)} holds {len(splits)} splits ({listed(splits)}). Open one: {remedy(splits)}.")
-    split = splits[0] if options["split"] is None else chosen(images, splits, options["split"])
+    split = _chosen_folder(path, images, sorted(os.listdir(images)), options["split"])
     return made(
         LabelMapSource,
         os.path.join(images, split),
@@ -181,6 +178,13 @@ def _open_cityscapes(path: str, options: Options) -> Source:
     )
 
 
+def _chosen_folder(path: str, images: str, splits: Sequence[str], asked: str | None) -> str:
+    """The folder of a split in that of the images; the only one where none is asked for."""
+    if asked is None and len(splits) > 1:
+        raise ValueError(f"{shown(path)} holds {len(splits)} splits ({listed(splits)}). Open one: {remedy(splits)}.")
+    return splits[0] if asked is None else chosen(images, splits, asked)
+
+
 def _open_side_by_side(path: str, images: str, maps: str, options: Options) -> Source | None:
     """A folder of images and one of label maps, or of text files, where those have the images' names."""
     image_folder, map_folder = os.path.join(path, images), os.path.join(path, maps)
@@ -188,11 +192,7 @@ def _open_side_by_side(path: str, images: str, maps: str, options: Options) -> S
         return None
     splits = [name for name in sorted(os.listdir(image_folder)) if split_of(name) is not None]
     if splits and all(os.path.isdir(os.path.join(map_folder, name)) for name in splits):
-        if options["split"] is None and len(splits) > 1:
-            raise ValueError(
-                f"{shown(path)} holds {len(splits)} splits ({listed(splits)}). Open one: {remedy(splits)}."
-            )
-        split = splits[0] if options["split"] is None else chosen(image_folder, splits, options["split"])
+        split = _chosen_folder(path, image_folder, splits, options["split"])
         image_folder, map_folder = os.path.join(image_folder, split), os.path.join(map_folder, split)
         options = {**options, "split": None}
     return _open_pair(image_folder, map_folder, options)

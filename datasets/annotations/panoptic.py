@@ -115,7 +115,8 @@ class PanopticSource(AnnotatedSource):
             ValueError: the PNG file is missing, cannot be decoded, is of another size than the image, or has an id that
                 the JSON file does not list for it; names the file.
         """
-        png = shown(self._map_path(sample_id))
+        assert self._known.maps is not None
+        png = shown(self._known.maps.names[sample_id])
         try:
             ids = super().label_map(sample_id)
         except FileNotFoundError as error:
@@ -158,10 +159,6 @@ class PanopticSource(AnnotatedSource):
     def columns_of(self, sample_ids: Ints) -> Mapping[str, Any]:
         """`image_id`: the file's id of each image."""
         return {"image_id": [self.image_ids[sample_id] for sample_id in sample_ids.tolist()]}
-
-    def _map_path(self, sample_id: int) -> str:
-        assert self._known.maps is not None
-        return self._known.maps.names[sample_id]
 
 
 def is_panoptic_file(path: str) -> bool:

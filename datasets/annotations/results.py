@@ -9,11 +9,11 @@ import numpy.typing as npt
 from augpipe.datasets.annotations.coco import CocoSource
 from augpipe.datasets.annotations.run_lengths import encode
 from augpipe.datasets.annotations.stored_pixels import stored_boxes, stored_map, stored_points
-from augpipe.datasets.metadata.labelled_source import check_sample_id
 from augpipe.datasets.shards.shard_source import ShardSource
 from augpipe.datasets.shards.shard_targets import resized_map
 from augpipe.sources import Subset
 from augpipe.sources.protocol import Source
+from augpipe.sources.subset import check_id
 from augpipe.validation.plural import count
 
 _KNOWN = ("boxes", "scores", "labels", "masks", "keypoints")
@@ -44,7 +44,7 @@ def coco_results(
     whole: Source = source
     ids = [int(sample_id) for sample_id in sample_ids]
     for sample_id in ids:
-        check_sample_id(sample_id, len(source))
+        check_id(sample_id, len(source))
     while isinstance(whole, Subset):
         ids, whole = whole.ids[ids].tolist(), whole.whole
     if not isinstance(whole, CocoSource) and not (isinstance(whole, ShardSource) and whole.category_ids):

@@ -5,27 +5,31 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.decoding.orientation import upright
+from augpipe.decoding.orientation import swaps_sides, upright
 
 Floats = npt.NDArray[np.float64]
 Size = tuple[int, int]
 """Height and width in pixels."""
 
-_SWAPS = (5, 6, 7, 8)
 _MIRRORS_X = (2, 3, 6, 7)
 _MIRRORS_Y = (3, 4, 7, 8)
 
 
+def stored_size(size: Size, orientation: int) -> Size:
+    """That of the stored pixels, of the upright image's."""
+    return size[::-1] if swaps_sides(orientation) else size
+
+
 def upright_points(points: Floats, orientation: int, size: Size) -> Floats:
     """(.., 2) x, y in the upright image of `size`, of places in the stored pixels; see `decoding.orientation`."""
-    turned = points[..., ::-1].copy() if orientation in _SWAPS else points.copy()
+    turned = points[..., ::-1].copy() if swaps_sides(orientation) else points.copy()
     return _mirrored(turned, orientation, size)
 
 
 def stored_points(points: Floats, orientation: int, size: Size) -> Floats:
     """The reverse: (.., 2) in the stored pixels, of places in the upright image of `size`."""
     turned = _mirrored(points.copy(), orientation, size)
-    return turned[..., ::-1] if orientation in _SWAPS else turned
+    return turned[..., ::-1] if swaps_sides(orientation) else turned
 
 
 def upright_boxes(boxes: Floats, orientation: int, size: Size) -> Floats:

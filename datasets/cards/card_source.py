@@ -12,8 +12,8 @@ from augpipe.datasets.cards.classes import ClassEntry, read_classes
 from augpipe.datasets.cards.readers import FileWay, read_rows
 from augpipe.datasets.cards.tree import Tree
 from augpipe.datasets.files.image_files import FileSource
-from augpipe.datasets.metadata.labelled_source import check_sample_id
 from augpipe.datasets.metadata.names import NameTable, printable
+from augpipe.sources.subset import check_id
 from augpipe.validation.plural import count
 
 _NO_BOX = (float("nan"),) * 4
@@ -84,7 +84,7 @@ class CardSource(FileSource):
         Raises:
             IndexError: no such sample.
         """
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         if self._boxes is None or np.isnan(self._boxes[sample_id]).any():
             return None
         left, top, width, height = self._boxes[sample_id].tolist()

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.datasets.files.descriptors import absolute
-from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
+from augpipe.datasets.metadata.labelled_source import LabelledSource
 from augpipe.datasets.metadata.names import NameTable, printable
+from augpipe.sources.subset import check_id
 
 EXTENSIONS = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 """What a file's name must end with, in any case, to be found in a folder."""
@@ -60,14 +61,14 @@ class FileSource(LabelledSource):
 
     def name(self, sample_id: int) -> str:
         """The file's path, printable; relative where the root was given so."""
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         return printable(os.path.join(self.root, self.names[sample_id]))
 
     def columns_of(self, sample_ids: npt.NDArray[np.int64]) -> Mapping[str, list[str]]:
         """Column -> (B,) texts of the columns that were named."""
         ids = sample_ids.tolist()
         for sample_id in ids:
-            check_sample_id(sample_id, len(self))
+            check_id(sample_id, len(self))
         return {name: [texts[sample_id] for sample_id in ids] for name, texts in self._columns.items()}
 
     @property
@@ -77,7 +78,7 @@ class FileSource(LabelledSource):
 
     def stored_name(self, sample_id: int) -> str:
         """The file's path below the root, or as the list has it."""
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         return self.names[sample_id]
 
     def stamp(self, sample_id: int) -> tuple[int, int]:
@@ -91,7 +92,7 @@ class FileSource(LabelledSource):
 
     def path(self, sample_id: int) -> str:
         """The file's path from the root of the file system, as the system has it."""
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         return os.path.join(self._root, self.names[sample_id])
 
 

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
-from augpipe.sources.protocol import Labels, as_label_rows
-
-Pixels = npt.NDArray[np.uint8]
+from augpipe.datasets.metadata.labelled_source import LabelledSource
+from augpipe.sources.protocol import Labels, Pixels, as_label_rows
+from augpipe.sources.subset import check_id
 
 _NUM_DIGESTED = 64
 
@@ -59,13 +58,13 @@ class ArraySource(LabelledSource):
 
     def read(self, sample_id: int) -> Pixels:
         """The image: a view of what was given, uint8 of shape (H, W, C) or (H, W)."""
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         image: Pixels = self._images[sample_id]
         return image
 
     def name(self, sample_id: int) -> str:
         """`images[7]` and the like."""
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         return f"images[{sample_id}]"
 
     def content_digest(self) -> str:
@@ -78,11 +77,19 @@ class ArraySource(LabelledSource):
         return made.hexdigest()
 
 
+_OF_INTEGERS = "(images / 257).round().astype(np.uint8) from values of 16 bits"
+_REMEDIES = {
+    "f": "(255 * images).round().astype(np.uint8) from floats in 0..1",
+    "b": "255 * images.astype(np.uint8)",
+}
+"""Kind of numbers -> how they become levels."""
+
+
 def _check_dtype(images: npt.NDArray[Any], name: str) -> None:
     if images.dtype != np.uint8:
         raise ValueError(
-            f"{name} has dtype {images.dtype}, and only uint8 is taken, with values in 0..255. "
-            "Convert it, e.g. (255 * images).round().astype(np.uint8) from floats in 0..1."
+            f"{name} has dtype {images.dtype}, and only uint8 is taken, with values in 0..255. Convert it: "
+            f"{_REMEDIES.get(images.dtype.kind, _OF_INTEGERS)}."
         )
 
 

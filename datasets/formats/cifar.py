@@ -7,13 +7,12 @@ from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from augpipe.datasets.files.descriptors import FileSet
 from augpipe.datasets.formats.container import ContainerSource, Paths, container_files
 from augpipe.datasets.metadata.names import listed, printable
+from augpipe.sources.protocol import Pixels
 
-Pixels = npt.NDArray[np.uint8]
 Kind = Literal["cifar10", "cifar100"]
 
 _SIDE = 32

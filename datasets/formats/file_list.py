@@ -129,6 +129,10 @@ class FileListSource(FileSource):
             if numbers.ndim == 2 and classes is None and listing.columns.label_name:
                 found = (listing.columns.label_name,)
             super().__init__(base, names, numbers, found, further)
+            self.cautions = column.cautions
+            several = [name for name in found if "|" in name and classes is None]
+            if several:
+                self.cautions = (f"{several[0]!r} is one class: for several at once give each a column of 0 and 1",)
         self.notes = (*listing.columns.notes, *(column.notes if column is not None else ()), *listing.notes)
         self.left_out = listing.columns.left_out
         self._where = printable(text)
@@ -136,7 +140,7 @@ class FileListSource(FileSource):
         named = Counter(filter(None, self._splits))
         if 1 < len(named) <= _MOST_SPLITS and not any(name.lower() == "split" for name in further_names):
             there = ", ".join(f"{name} ({num})" for name, num in named.items())
-            self.cautions = (
+            self.cautions_of_whole = (
                 f"column 'split' names {there}, and all rows are read: {remedy(list(named))} takes those of one",
             )
 

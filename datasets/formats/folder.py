@@ -22,8 +22,8 @@ from augpipe.datasets.formats.class_folders import (
 from augpipe.datasets.formats.file_list import refuse_unread_lists
 from augpipe.datasets.formats.folder_index import FolderIndex
 from augpipe.datasets.formats.list_columns import column_names
-from augpipe.datasets.metadata.labelled_source import check_sample_id
 from augpipe.datasets.metadata.names import NameTable, listed, printable
+from augpipe.sources.subset import check_id
 from augpipe.validation.plural import count
 
 
@@ -117,12 +117,12 @@ class FolderSource(FileSource):
     def size(self, sample_id: int) -> tuple[int, int]:
         """Height and width of a JPEG, as the index has them; 0 where it has none."""
         assert self._index is not None
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         return self._index.size(sample_id)
 
     def row_index(self, sample_id: int) -> bytes | memoryview:
         """Where rows begin in a JPEG's codes; see `decoding.row_index`. Empty where that is not known."""
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         return self._index.row_index(sample_id) if self._index is not None else b""
 
     def _open_index(self) -> None:

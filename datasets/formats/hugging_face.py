@@ -10,9 +10,10 @@ import numpy.typing as npt
 from augpipe.datasets.formats.hugging_face_features import Columns, Kind, choose_columns
 from augpipe.datasets.metadata.label_names import LabelArgument
 from augpipe.datasets.metadata.label_rows import NumberRows
-from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
+from augpipe.datasets.metadata.labelled_source import LabelledSource
 from augpipe.datasets.metadata.labels import LabelColumn, checked_numbers
 from augpipe.datasets.metadata.names import listed
+from augpipe.sources.subset import check_id
 
 _INTERFACE = ("features", "column_names", "cast_column", "select_columns", "with_format")
 
@@ -82,7 +83,7 @@ class HuggingFaceSource(LabelledSource):
             for value in values:
                 texts.append(None if value is None else str(value))
             numbered = texts.numbered(columns.classes, self.name)
-            self.notes = (*self.notes, *texts.notes)
+            self.notes, self.cautions = (*self.notes, *texts.notes), texts.cautions
             return numbered
         numbers = np.array([-1 if value is None else value for value in values], dtype=np.int64)
         return checked_numbers(numbers, columns.classes, self.name)
@@ -97,7 +98,7 @@ class HuggingFaceSource(LabelledSource):
             ValueError: the row holds neither; the reason alone.
             OSError: the path cannot be read.
         """
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         value = self._rows[sample_id][self._image]
         if isinstance(value, dict):
             data, path = value.get("bytes"), value.get("path")
@@ -118,7 +119,7 @@ class HuggingFaceSource(LabelledSource):
 
     def name(self, sample_id: int) -> str:
         """The data set's own name, as far as it has one, and the row."""
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         return f"{self._where}, row {sample_id}"
 
 

@@ -11,16 +11,15 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from augpipe.datasets.files.descriptors import FileSet
 from augpipe.datasets.formats.container import digest_of_files
-from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
+from augpipe.datasets.metadata.labelled_source import LabelledSource
 from augpipe.datasets.metadata.labels import checked_numbers
 from augpipe.datasets.metadata.names import printable
+from augpipe.sources.protocol import Pixels
+from augpipe.sources.subset import check_id
 from augpipe.validation.plural import count
-
-Pixels = npt.NDArray[np.uint8]
 
 _IMAGES = re.compile(r"images(.?)idx[34]")
 _DTYPES = {0x08: "uint8", 0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
@@ -110,7 +109,7 @@ class IdxSource(LabelledSource):
             ValueError: the file was cut short meanwhile.
             OSError: it cannot be read.
         """
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         return self._array[sample_id]
 
     def check_unchanged(self) -> None:
@@ -129,7 +128,7 @@ class IdxSource(LabelledSource):
 
     def name(self, sample_id: int) -> str:
         """The file's path and the image's place in it, from 0."""
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         return f"{printable(self._path)}, image {sample_id}"
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -96,7 +96,7 @@ def choose_columns(row: Sequence[str], base: str, wanted: Wanted) -> Columns:
     if wanted.names and image is None:
         raise ValueError(
             f"no column of the header names the photographs as 'path' does: {', '.join(names)}. Pass image=, the one "
-            "that holds their files."
+            "that holds their files, to FileListSource."
         )
     if image is None or (is_file and not wanted.names):
         return _without_header(names, is_file, wanted)
@@ -123,8 +123,9 @@ def _by_header(names: Sequence[str], image: str, wanted: Wanted) -> Columns:
     for name in read:
         if names.count(name) > 1:
             raise ValueError(f"column {name!r} is there twice. Rename one of the two.")
+    split = next((name for name in names if name.lower() == "split" and name not in (image, label, *rows)), None)
     # pandas calls the column of its row numbers so
-    others = [name for name in names if name and name not in read and not name.startswith("Unnamed:")]
+    others = [name for name in names if name and name not in (*read, split) and not name.startswith("Unnamed:")]
     left_out: list[str] = []
     if others and (label or rows):
         notes.append(f"not read: {unread(others, 'column of the list', _as_numbers(others))}")
@@ -139,9 +140,7 @@ def _by_header(names: Sequence[str], image: str, wanted: Wanted) -> Columns:
         len(names),
         True,
         label or "",
-        next(
-            (at for at, name in enumerate(names) if name.lower() == "split" and name not in (image, label, *rows)), None
-        ),
+        None if split is None else names.index(split),
         tuple(notes),
         tuple(left_out),
     )
@@ -151,7 +150,8 @@ def _without_header(names: Sequence[str], is_file: bool, wanted: Wanted) -> Colu
     # a header of other names would become an image that is never found, and its label a class
     if not is_file and (len(names) > 1 or label_like(names)):
         is_row = any(map(is_image_name, names))
-        other = f", or pass image={names[0]!r} and label= to FileListSource, if these are the columns"
+        shown = next(filter(None, names), "")  # pandas writes its index under no name
+        other = f", or pass image={shown!r} and label= to FileListSource, if these are the columns"
         raise ValueError(
             f"neither a header with a column 'path' nor a file that is there: {', '.join(names)}. Name the columns "
             f"path and label{'' if is_row else other}."

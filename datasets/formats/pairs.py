@@ -9,10 +9,11 @@ import numpy.typing as npt
 
 from augpipe.datasets.files.image_files import FileSource, read_file
 from augpipe.datasets.metadata.label_rows import NumberRows, checked_names
-from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
+from augpipe.datasets.metadata.labelled_source import LabelledSource
 from augpipe.datasets.metadata.labels import LabelColumn, checked_numbers
 from augpipe.datasets.metadata.names import NameTable, printable
 from augpipe.sources.protocol import Labels, Pixels
+from augpipe.sources.subset import check_id
 
 _UNSEEN = -2
 """In place of a label that the data set was not asked for yet."""
@@ -93,7 +94,7 @@ class MapStyleSource(LabelledSource):
             ValueError: the data set gives no photograph and label; the reason alone.
             OSError: a path cannot be read.
         """
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         image = self._item(sample_id)[0]
         if isinstance(image, str | os.PathLike):
             return read_file(os.fspath(image))
@@ -108,7 +109,7 @@ class MapStyleSource(LabelledSource):
 
     def label(self, sample_id: int) -> int | Labels:
         """The class; the item is asked for where it is not known yet."""
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         if self._labels[sample_id] == _UNSEEN:
             self._item(sample_id)
         return int(self._labels[sample_id])
@@ -119,7 +120,7 @@ class MapStyleSource(LabelledSource):
 
     def name(self, sample_id: int) -> str:
         """`CIFAR10[7]` and the like."""
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         return f"{self._where}[{sample_id}]"
 
     def _item(self, sample_id: int) -> tuple[Any, Any]:
@@ -226,9 +227,12 @@ def _numbered(
             column.append(label)
         return column.numbered(classes, name)
     rows, ndim = NumberRows(), np.asarray(labels[0]).ndim
+    is_named = isinstance(labels[0], str)
     for place, label in enumerate(labels):
         array = np.asarray(label)
-        if array.ndim != ndim or (not array.ndim and array.dtype.kind not in "iu"):
+        if is_named and isinstance(label, str):
+            continue
+        if array.ndim != ndim or (not array.ndim and array.dtype.kind not in "iu") or is_named:
             raise ValueError(
                 f"pairs[{place}] has the label {label!r:.100}. Give all labels as integers, all as names, or all as "
                 "lists of numbers, as [0.5]."

@@ -14,11 +14,12 @@ from augpipe.datasets.formats.class_folders import (
     refuse_mixture,
     refuse_splits,
 )
-from augpipe.datasets.metadata.labelled_source import LabelledSource, check_sample_id
+from augpipe.datasets.metadata.labelled_source import LabelledSource
 from augpipe.datasets.metadata.names import NameTable, listed, printable
 from augpipe.datasets.remote.blocks import RemoteFile, store_for
 from augpipe.datasets.remote.settings import RemoteSettings
 from augpipe.datasets.remote.urls import shown
+from augpipe.sources.subset import check_id
 
 MAX_IMAGE_BYTES = 2**31 - 1
 
@@ -101,7 +102,7 @@ class RemoteFolderSource(LabelledSource):
             FileNotFoundError: it is there no longer.
             ValueError: it is longer than an image may be.
         """
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         length = int(self._lengths[sample_id])
         if length > MAX_IMAGE_BYTES:
             raise ValueError(f"it has {length} bytes, and a photograph of more than {MAX_IMAGE_BYTES} is not read")
@@ -117,7 +118,7 @@ class RemoteFolderSource(LabelledSource):
 
     def stored_name(self, sample_id: int) -> str:
         """The object's name below the folder."""
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         return self._names[sample_id]
 
     def content_digest(self) -> str:
@@ -126,7 +127,7 @@ class RemoteFolderSource(LabelledSource):
 
     def name(self, sample_id: int) -> str:
         """The URL, printable."""
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         return printable(self._root + self._names[sample_id])
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.sources.protocol import Labels, as_label_rows
+from augpipe.sources.subset import check_id, check_ids
 from augpipe.validation.plural import count
 
 
@@ -23,12 +24,15 @@ class LabelledSource(ABC):
     _where: str = ""
     """What the samples are read from, for `repr`."""
     notes: Sequence[str] = ()
-    """Phrases for the first line of the log about the source, next to its counts; see `first_line`."""
+    """Phrases for the first line of the log about the source, next to its counts; see `tell_source`."""
     left_out: Sequence[str] = ()
     """What lies there and is not among the samples, such as "3 files of .heic": one phrase each; that line warns."""
 
     cautions: Sequence[str] = ()
     """What of its labels may be taken wrong: one phrase each; that line warns."""
+
+    cautions_of_whole: Sequence[str] = ()
+    """What is to be known where all samples are taken, and not some of them: one phrase each; that line warns."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -47,7 +51,7 @@ class LabelledSource(ABC):
 
     def label(self, sample_id: int) -> int | Labels:
         """The class, or -1 where there is none; (k,) numbers where labels are such."""
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         if self.label_width:
             assert self._labels is not None
             numbers: Labels = self._labels[sample_id].copy()
@@ -56,8 +60,7 @@ class LabelledSource(ABC):
 
     def labels_of(self, sample_ids: npt.NDArray[np.int64]) -> Labels:
         """(B,) int64: the classes of (B,) samples, -1 where there is none; (B, k) numbers where labels are such."""
-        for sample_id in (sample_ids.min(), sample_ids.max()) if len(sample_ids) else ():
-            check_sample_id(int(sample_id), len(self))
+        check_ids(sample_ids, len(self))
         if type(self).label is not LabelledSource.label and len(sample_ids):
             labels = np.array([self.label(sample_id) for sample_id in sample_ids.tolist()])
             return as_label_rows(labels) if labels.ndim == 2 else labels.astype(np.int64)
@@ -79,25 +82,12 @@ class LabelledSource(ABC):
         return f"{type(self).__name__}({f'{self._where!r}: ' if self._where else ''}{held})"
 
 
-def check_sample_id(sample_id: int, num_samples: int) -> None:
-    """Refuse an id that is not in 0..num_samples-1; negative ids do not count from the end.
-
-    Raises:
-        IndexError: it is outside.
-    """
-    if not 0 <= sample_id < num_samples:
-        raise IndexError(
-            f"sample_id={sample_id} is out of range: this source holds {count(num_samples, 'photograph')}, "
-            f"with the ids 0..{num_samples - 1}."
-        )
-
-
 def find_sample(sample_id: int, ends: Sequence[int]) -> tuple[int, int]:
     """The file that a sample lies in, and its place there, by how many samples there are up to each file's end.
 
     Raises:
         IndexError: no such sample.
     """
-    check_sample_id(sample_id, ends[-1])
+    check_id(sample_id, ends[-1])
     file = bisect_right(ends, sample_id)
     return file, sample_id - (ends[file - 1] if file else 0)

@@ -29,6 +29,8 @@ class LabelColumn:
     def __init__(self, what: str = "the label") -> None:
         self.notes: tuple[str, ...] = ()
         """What `numbered` found that is worth saying."""
+        self.cautions: tuple[str, ...] = ()
+        """What it may have taken wrong."""
         self._what = what
         self._codes = array("i")
         self._code_of: dict[str, int] = {}
@@ -116,10 +118,11 @@ class LabelColumn:
                 "or leave the sample out."
             )
         are_whole = all(number % 1 == 0 for number in numbers)
-        self.notes = (
-            f"{self._what} holds numbers with a point, so labels are regression, (B, 1) float32"
-            + (" (all are whole: for classes pass classes=[...], or write no point)" if are_whole else ""),
-        )
+        said = f"{self._what} holds numbers with a point, so labels are regression, (B, 1) float32"
+        if are_whole:  # pandas writes classes so, where one is missing
+            self.cautions = (f"{said} (all are whole: for classes pass classes=[...], or write no point)",)
+        else:
+            self.notes = (said,)
         return np.array(numbers, np.float32)[codes, None]
 
     def _refuse_names(self, texts: Sequence[str], numbers: Sequence[float | None], name: Callable[[int], str]) -> None:

@@ -11,6 +11,7 @@ from augpipe.decoding.header import check_size
 from augpipe.decoding.jpeg import check_codes, read_frame
 from augpipe.decoding.orientation import upright
 from augpipe.decoding.pillow import PILLOW_ERRORS, decode_stored, open_pillow
+from augpipe.decoding.png import check_pixel_sums
 from augpipe.native.cpu_render import check_image
 from augpipe.sources.protocol import Pixels
 
@@ -76,6 +77,8 @@ def _of_jpeg(data: bytes, header: Header) -> UprightImage:
 def _of_other(data: bytes, header: Header, max_pixels: int) -> UprightImage:
     if header.format == "JPEG":
         check_codes(memoryview(data))
+    elif header.format == "PNG":
+        check_pixel_sums(data)
     opened, _ = open_pillow(data, header.format, max_pixels)
     is_gray = opened.mode in _GRAY_MODES
     said = "none"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.sources.targets import LabelMap, Outlines, Targets
+from augpipe.sources.targets import LabelMap, Outlines, Targets, ranges
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -170,8 +170,7 @@ class ShardTargets:
     def of(self, positions: Ints) -> Targets:
         """The objects of samples of the shard, in their order."""
         counts = self._starts[positions + 1] - self._starts[positions]
-        skipped = np.cumsum(counts) - counts
-        rows = np.repeat(self._starts[positions] - skipped, counts) + np.arange(counts.sum())
+        rows = ranges(self._starts[positions], counts)
         arrays = self._arrays
         fields: dict[str, Any] = {
             key.removeprefix(_FIELD): values[rows] for key, values in arrays.items() if key.startswith(_FIELD)

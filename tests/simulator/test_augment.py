@@ -294,6 +294,11 @@ OF_PASSES = {
     "whole images": [ops.CoarseDropout(p=1.0, height=(2, 4), width=(2, 4)), Rotate(max_deg=20), ops.Invert(p=0.5)],
     "of filters": [ops.GaussianBlur(p=1.0), Rotate(max_deg=20), ops.MedianBlur(p=1.0), CenterCrop(size=7)],
     "four": [Noise(p=1.0), Rotate(), Noise(p=1.0), ops.Zoom(), Noise(p=1.0), ops.Perspective(), ops.Solarize(p=1.0)],
+    "borders of their own": [
+        ops.AllOf(ops=[Rotate(max_deg=20)], own_look="bilinear", own_border="reflect"),
+        ops.AllOf(ops=[ops.Zoom(factor=(0.5, 0.7))], own_look="bilinear", own_border="constant", own_fill=200),
+        ops.Shear(),
+    ],
     "finished op by op": [CenterCrop(size=9), ops.AllOf(in_turn=True, **FINISHED), Normalize()],
 }
 

@@ -8,12 +8,8 @@ import numpy.typing as npt
 from augpipe.gpu_ops.image import frame_look
 from augpipe.gpu_ops.image.field_inverse import unbend_spline
 from augpipe.gpu_ops.image.program_rows import first_parts
-from augpipe.planning.targets.rings import Rings
-
-Rows = npt.NDArray[np.void]
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
+from augpipe.planning.kernel_rows import Rows
+from augpipe.planning.targets.rings import Bool, Float, Int, Rings
 
 
 class BentFrame:

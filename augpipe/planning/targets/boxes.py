@@ -9,10 +9,7 @@ import numpy.typing as npt
 
 from augpipe.planning.targets.inverse_map import HIGH, LOW, InverseMap
 from augpipe.planning.targets.polygons import map_rings, mapped, shares_of
-from augpipe.planning.targets.rings import Rings, bounds_of_all, boxes_as_rings, ellipses_as_rings, within
-
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
+from augpipe.planning.targets.rings import Float, Int, Rings, bounds_of_all, boxes_as_rings, ellipses_as_rings, within
 
 OUTLINE_POINTS = 32
 """Of an outline that a lens bends; where lines stay straight, the corners are enough, and what bends more strongly

@@ -12,10 +12,8 @@ from augpipe.planning.targets.mask_rings import rings_of, runs_of
 from augpipe.planning.targets.masks import filled_rings, mask_bounds
 from augpipe.planning.targets.objects import MappedObjects
 from augpipe.planning.targets.options import TargetOptions, reasons_to_drop
+from augpipe.planning.targets.rings import Bool, Float, Int
 
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 Region = tuple[int, int, int, int]
 
 REACH = 3.0

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from augpipe.gpu_ops.image.field_inverse import unbend_grid
 from augpipe.gpu_ops.image.inverse import unbend
@@ -17,16 +16,11 @@ from augpipe.gpu_ops.image.program_rows import first_parts
 from augpipe.gpu_ops.image.rows import GRID, SHARP, SPLINE
 from augpipe.gpu_ops.image.sampling import LEAST_DIVISOR
 from augpipe.planning.fields import drawn_by
-from augpipe.planning.kernel_rows import kernel_rows
+from augpipe.planning.kernel_rows import Rows, kernel_rows
 from augpipe.planning.look_up import look_up_matrices, mapped_points
 from augpipe.planning.record_passes import passes_of
 from augpipe.planning.targets.bent_frames import BentFrame
-from augpipe.planning.targets.rings import Rings, clipped
-
-Rows = npt.NDArray[np.void]
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
+from augpipe.planning.targets.rings import Bool, Float, Int, Rings, clipped
 
 RADII = np.linspace(1.0 / 256.0, 1.0, 256)
 """Parts of the frame's largest radius where it is looked for the first one at which the lens folds the image over."""

@@ -14,12 +14,11 @@ from augpipe.gpu_ops.image.nearest import nearest_pixels, take_classes
 from augpipe.gpu_ops.image.paired import linear_values, majority_pixels
 from augpipe.gpu_ops.image.program_rows import first_parts
 from augpipe.planning.fields import BENDING, bent_points_of_pass, drawn_by
-from augpipe.planning.kernel_rows import kernel_rows
+from augpipe.planning.kernel_rows import Rows, kernel_rows
 from augpipe.planning.record_passes import has_passes, passes_of
 from augpipe.planning.targets.holes import holes_of_pass
 from augpipe.planning.targets.options import Interpolation
 
-Rows = npt.NDArray[np.void]
 Mask = npt.NDArray[Any]
 
 MOST_PARTS = 16

@@ -11,14 +11,8 @@ from augpipe.planning.targets.inverse_map import InverseMap
 from augpipe.planning.targets.options import TargetOptions, reasons_to_drop
 from augpipe.planning.targets.points import map_points
 from augpipe.planning.targets.polygons import map_rings, shares_of
-from augpipe.planning.targets.rings import Rings
-from augpipe.planning.targets.rotated_boxes import map_rotated, points_shown
-
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
-Polygons = Sequence[Sequence[Float]]
-"""For each object its rings, (K, 2) corners each; none for an object that has a box only."""
+from augpipe.planning.targets.rings import Bool, Float, Int, Rings
+from augpipe.planning.targets.rotated_boxes import Polygons, map_rotated, points_shown
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,12 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from augpipe.planning.targets.inverse_map import InverseMap
-
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
+from augpipe.planning.targets.rings import Float, Int
 
 
 def map_points(

@@ -1,12 +1,9 @@
 """Polygons, and the outlines of boxes, through a map: divided where it bends them, then cut at what is shown."""
 
 import numpy as np
-import numpy.typing as npt
 
 from augpipe.planning.targets.inverse_map import InverseMap
-from augpipe.planning.targets.rings import Rings, all_of, bounds_of_all, within
-
-Float = npt.NDArray[np.float64]
+from augpipe.planning.targets.rings import Float, Int, Rings, all_of, bounds_of_all, within
 
 TOLERANCE_PX = 0.0625
 """How far a mapped edge may lie from the curve that it stands for; a quarter of a pixel is what is promised."""
@@ -67,7 +64,7 @@ def mapped_finely(inverse: InverseMap, rings: Rings) -> Rings:
     return inverse.project(rings.at(in_lens))
 
 
-def _next_in_ring(rings: Rings) -> npt.NDArray[np.int64]:
+def _next_in_ring(rings: Rings) -> Int:
     """(N,): the number of the corner that follows each."""
     following = np.arange(1, len(rings.points) + 1)
     filled = rings.starts[1:] > rings.starts[:-1]
@@ -75,7 +72,7 @@ def _next_in_ring(rings: Rings) -> npt.NDArray[np.int64]:
     return following
 
 
-def _with_points(rings: Rings, num: npt.NDArray[np.int64]) -> Rings:
+def _with_points(rings: Rings, num: Int) -> Rings:
     """The rings with each edge cut into (N,) `num` pieces of one length."""
     first = np.concatenate([[0], np.cumsum(num)])
     nth = np.arange(first[-1]) - np.repeat(first[:-1], num)

@@ -12,6 +12,7 @@ from augpipe.gpu_ops.image import rings as loops
 
 Float = npt.NDArray[np.float64]
 Int = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
 
 EVERYWHERE = (-1e30, -1e30, 1e30, 1e30)
 """A rectangle that all lies in."""

@@ -9,11 +9,10 @@ import numpy.typing as npt
 from augpipe.gpu_ops.image.least_rectangles import enclose
 from augpipe.planning.targets.boxes import OUTLINE_POINTS
 from augpipe.planning.targets.inverse_map import InverseMap
-
-Float = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
+from augpipe.planning.targets.rings import Float, Int
 
 Polygons = Sequence[Sequence[Float]]
+"""For each object its rings, (K, 2) corners each; none for an object that has a box only."""
 RotatedRule = Literal["tight", "whole"]
 _SAME_SIDE_FIRST = [1, 0, 3, 2]
 """Corners the other way round, with the same first side."""

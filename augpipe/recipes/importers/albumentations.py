@@ -20,7 +20,7 @@ from augpipe.recipes.importers.sides import swap_sides
 from augpipe.recipes.importers.units import FUNCTION, UNIT
 
 VERSIONS = ("1", "2")
-"""Those whose transforms are mapped."""
+"""Those whose transforms are mapped; arguments and defaults changed with the second."""
 FROM_0_TO_1 = "images are in 0..1 there, as max_pixel_value=1 says."
 OF_FIRST_CHANNEL = "by a list of one number, version 1.3 changes only the first channel of an image that has three."
 """What differs of a Normalize by such: OpenCV takes the others as 0."""
@@ -261,10 +261,6 @@ def _to_tensor(found: Findings, one: Mapping[str, Any]) -> None:
         found.add("ToTensor", ops.Normalize(mean=channels(mean), std=channels(std)))
 
 
-def _nothing(found: Findings, one: Mapping[str, Any]) -> None:
-    pass
-
-
 ONLY: dict[str, dict[str, tuple[Any, str]]] = {
     "Affine": {"fit_output": (False, "makes images of several sizes")},
     "AtLeastOneBBoxRandomCrop": {"erosion_factor": (0.0, "lets the box be cut")},
@@ -289,7 +285,7 @@ MADE: dict[str, Maker] = (
         "Normalize": _normalize,
         "ToFloat": _to_float,
         "ToTensor": _to_tensor,
-        "ToTensorV2": _nothing,
+        "ToTensorV2": lambda found, one: None,
         "Lambda": _lambda,
         "NoOp": same(ops.Identity),
         "OneOf": _one_of,

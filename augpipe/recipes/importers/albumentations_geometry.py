@@ -144,10 +144,6 @@ def _add_map(found: Findings, one: Mapping[str, Any], op: Op, note: str = "") ->
     found.add(name_of(one), op, note=note, look=look_of(one), beyond=border_of(one))
 
 
-def _rotate(found: Findings, one: Mapping[str, Any]) -> None:
-    _add_map(found, one, ops.Rotate(max_deg=limits_of(one, "limit"), step=None, p=one["p"]))
-
-
 def _safe_rotate(found: Findings, one: Mapping[str, Any]) -> None:
     """All of what is turned, shrunk; the centre is half a pixel further right and down there, before in version 1."""
     is_new = "fill" in one
@@ -176,10 +172,6 @@ def _shift_scale_rotate(found: Findings, one: Mapping[str, Any]) -> None:
         ),
     )
     _add_map(found, one, ops.AllOf(ops=made, p=one["p"]))
-
-
-def _affine(found: Findings, one: Mapping[str, Any]) -> None:
-    _add_map(found, one, affine(one))
 
 
 def _perspective(found: Findings, one: Mapping[str, Any]) -> None:
@@ -286,10 +278,12 @@ GEOMETRY: dict[str, Maker] = {
     **dict.fromkeys(("HorizontalFlip", "IAAFliplr"), same(ops.Flip)),
     **dict.fromkeys(("VerticalFlip", "IAAFlipud"), same(ops.Flip, direction="vertical")),
     "RandomRotate90": _turn(lambda p: ops.QuarterTurn(p=p)),
-    "Rotate": _rotate,
+    "Rotate": lambda found, one: _add_map(
+        found, one, ops.Rotate(max_deg=limits_of(one, "limit"), step=None, p=one["p"])
+    ),
     "SafeRotate": _safe_rotate,
     "ShiftScaleRotate": _shift_scale_rotate,
-    "Affine": _affine,
+    "Affine": lambda found, one: _add_map(found, one, affine(one)),
     "IAAAffine": add_affine_of_imgaug,
     "Perspective": _perspective,
     "PiecewiseAffine": _piecewise_affine,

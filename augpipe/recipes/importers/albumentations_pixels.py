@@ -374,10 +374,8 @@ PIXELS: dict[str, Maker] = {
     "RandomGridShuffle": same(ops.GridShuffle, grid=lambda one: one["grid"], note=LARGER_CELLS),
     "ImageCompression": _compression,
     "JpegCompression": _compression,
-    "Sharpen": _blend(ops.Sharpen, "lightness"),
-    "IAASharpen": _blend(ops.Sharpen, "lightness"),
-    "Emboss": _blend(ops.Emboss, "strength"),
-    "IAAEmboss": _blend(ops.Emboss, "strength"),
+    **dict.fromkeys(("Sharpen", "IAASharpen"), _blend(ops.Sharpen, "lightness")),
+    **dict.fromkeys(("Emboss", "IAAEmboss"), _blend(ops.Emboss, "strength")),
     "ISONoise": same(
         ops.ISONoise,
         hue=lambda one: one["color_shift"],

@@ -211,7 +211,8 @@ class Script:
             raise ValueError(f"{ast.unparse(node)} holds several. Name one of them: {shown}.")
         first = next((one for one in made if isinstance(one, Call)), None) if isinstance(made, list | tuple) else None
         if first:  # transforms without a Compose around them
-            return Call(path=f"{first.library}.Compose", line=first.line, args=(list(made),))
+            module = TORCHVISION if TORCHVISION.startswith(f"{first.library}.") else first.library
+            return Call(path=f"{module}.Compose", line=first.line, args=(list(made),))
         if not isinstance(made, Call):
             raise ValueError(f"line {node.lineno}: {_shown(node)} is not a call of a library's transform.")
         return made

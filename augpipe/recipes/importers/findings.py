@@ -34,6 +34,7 @@ from augpipe.recipes.importers.reasons import in_their_words, reason, unknown
 from augpipe.recipes.importers.rows import Look, Row, table_of
 from augpipe.recipes.importers.sides import pads_nothing, sides_of
 from augpipe.recipes.importers.units import leave_out_behind, normalize_last
+from augpipe.validation.models import changed
 
 BROUGHT_BACK = "pixels that an earlier map moved out of the image are seen again, where there its border is."
 """What differs in a map behind another one, where one look-up does both."""
@@ -288,6 +289,24 @@ class Findings:
         for op in filter(has_own_look, list(self.ops)):
             self._replace(op, without_own_look(op))
 
+    def _border_alone(self) -> None:
+        """Have maps that show another border than the recipe's look alone, and with it, where there are passes left."""
+        for place, row in enumerate(self.rows):
+            if row.beyond is None or self._shown_by(row) == seen_beyond(*row.beyond):
+                continue
+            border, fill = own = seen_beyond(*row.beyond)
+            held = [one for one in self.rows if one.beyond and _share(self._held_in(one), self._held_in(row))]
+            if {seen_beyond(*one.beyond) for one in held if one.beyond} != {own}:
+                continue  # a group has one border
+            if any(map(has_own_look, self._held_in(row))) or self._looks_alone(place) or self._held_alone(row):
+                for group in filter(has_own_look, self._held_in(self.rows[place])):
+                    self._replace(group, changed(group, own_border=border, own_fill=fill))
+
+    def _shown_by(self, row: Row) -> Beyond:
+        """The border and the fill that a row shows beyond the image."""
+        groups = filter(has_own_look, self._held_in(row))
+        return next(filter(None, (group.own_beyond for group in groups)), self.beyond)
+
     def _part_maps(self) -> None:
         """Have a map look alone behind another one that bends an image as it does, or shows what is beyond it: one
         look-up brings back what the first one moves out. And behind a padding whose border it repeats."""
@@ -385,10 +404,11 @@ class Findings:
         normalize_last(self)
         problems = self.problems
         leave_out_behind(self)
-        own = next((op.beyond for op in self.ops if op.is_crop and op.beyond), None)
-        borders = [*([own] if own else []), *(seen_beyond(*row.beyond) for row in self.rows if row.beyond)]
-        self.beyond = border, fill = borders[0] if borders else self.beyond
+        padding = next((op.beyond for op in self.ops if op.is_crop and op.beyond), None)
+        borders = [*([padding] if padding else []), *(seen_beyond(*row.beyond) for row in self.rows if row.beyond)]
+        self.beyond = border, fill = own = borders[0] if borders else self.beyond
         self._look_once()
+        self._border_alone()
         self._part_maps()
         self._act_in_turn()
         self._note_order()
@@ -399,13 +419,13 @@ class Findings:
             raise ValueError(self._refusal(problems, " by strict=False (--leave-out)," if strict else ""))
         if "constant" in {shown for shown, _ in borders}:  # others show the image's own labels
             self._note_mask_fills()
-        if len(set(borders)) > 1:
-            self.note(
-                f"borders: transforms fill differently beyond the image, and a view has one border: {borders[0]}."
-            )
-            for place, row in enumerate(self.rows):
-                if row.beyond and seen_beyond(*row.beyond) != borders[0]:
-                    self.differs(place, f"beyond the image it shows {borders[0][0]}.", is_noted=True)
+        others = [
+            nth for nth, one in enumerate(self.rows) if one.beyond and self._shown_by(one) != seen_beyond(*one.beyond)
+        ]
+        if others:
+            self.note(f"borders: transforms fill differently beyond the image, and one look-up has one border: {own}.")
+            for place in others:
+                self.differs(place, f"beyond the image it shows {border}.", is_noted=True)
         fields = {"border": border, "fill": fill, "channels": self.channels, "ops": tuple(self.ops)}
         return {**fields, "interpolation": self.look.interpolation, "antialias": self.look.antialias}
 

@@ -74,10 +74,6 @@ def _jittered(one: Any) -> dict[str, tuple[float, float]]:
     return {name: range_of(one, name) for name in ("brightness", "contrast", "saturation", "hue")}
 
 
-def _jitter(found: Findings, one: Any) -> None:
-    found.add("ColorJitter", jitter(_jittered(one), read(one, "p")))
-
-
 def _jiggle(found: Findings, one: Any) -> None:
     limits = _jittered(one)
     changed = [name for name, (low, high) in limits.items() if low < high or low != (name != "hue")]
@@ -185,7 +181,7 @@ def _normalize(found: Findings, one: Any) -> None:
 
 MADE: dict[str, Maker] = {
     **GEOMETRY,
-    "ColorJitter": _jitter,
+    "ColorJitter": lambda found, one: found.add("ColorJitter", jitter(_jittered(one), read(one, "p"))),
     "ColorJiggle": _jiggle,
     "RandomBrightness": same(
         ops.BrightnessContrast,

@@ -7,7 +7,7 @@ importer itself says that something differs, or does not.
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -90,11 +90,6 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]
 
 
-def digest_of_ops(ops: Iterable[Op]) -> str:
-    """A short name of ops with all their numbers."""
-    return digest([op.model_dump(mode="json") for op in ops])
-
-
 def forms(row: Row) -> tuple[str, str]:
     """Short names of what a row's figures count for: its ops without their numbers, its look, whether it has a note.
 
@@ -111,9 +106,11 @@ def forms(row: Row) -> tuple[str, str]:
 
 def _shape(value: Any, is_general: bool, holds: bool = False) -> Any:
     if isinstance(value, Op):
-        left_out = ("p", "ops", "weights", "chains") if holds else ("p",)  # ops that have rows of their own
-        new = [name for name in NEW_FIELDS if getattr(value, name, None) == _default(value, name)]  # as before them
-        names = [name for name in type(value).model_fields if name not in (*left_out, *new)]
+        left_out = ["p", "own_border", "own_fill"]  # the row names its border
+        left_out += ["ops", "weights", "chains"] if holds else []  # these have rows of their own
+        fields = type(value).model_fields
+        new = [name for name in NEW_FIELDS if name in fields and getattr(value, name) == fields[name].default]
+        names = [name for name in fields if name not in (*left_out, *new)]  # as before the new ones
         return {name: _shape(getattr(value, name), is_general or name == "fill") for name in names}
     if callable(value):
         return "function"
@@ -127,11 +124,6 @@ def _shape(value: Any, is_general: bool, holds: bool = False) -> Any:
         shapes = [_shape(one, is_general) for one in value]
         return [one for place, one in enumerate(shapes) if one not in shapes[:place]]
     return value
-
-
-def _default(op: Op, name: str) -> Any:
-    field = type(op).model_fields.get(name)
-    return None if field is None else field.default
 
 
 def judged(row: Row, libraries: Sequence[str]) -> Row:

@@ -28,8 +28,6 @@ OLD_TRANSFORMS = {
     "ConvertDtype": "ConvertImageDtype",
 }
 """Transforms of torchvision that were called otherwise once."""
-VERSIONS = ("2", "1")
-"""Of albumentations, whose arguments and defaults changed with version 2; the first that takes all calls is taken."""
 ERASING_OF_TIMM = ("timm.data.RandomErasing", "timm.data.random_erasing.RandomErasing")
 """Where timm has the one transform that stands among torchvision's."""
 PAIRS = {"blur_limit": 3, "clip_limit": 1, "sigma_limit": 0, "var_limit": 0} | dict.fromkeys(
@@ -105,7 +103,7 @@ def _bound(library: str, call: Call, ignored: list[str] | None = None) -> dict[s
         raise ValueError(f"line {call.line}: {call.path} stands among transforms of {package}. Leave it out.")
     known = parameters(library).get(call.name)
     if known is None:
-        if version and any(call.name in parameters(f"{package}-{other}") for other in VERSIONS):
+        if version and any(call.name in parameters(f"{package}-{other}") for other in albumentations.VERSIONS):
             raise ValueError(f"{where} is not in version {version} of {package}.")
         return dict(call.kwargs)  # refused by its name
     if len(call.args) > len(known):
@@ -270,12 +268,12 @@ that is one number, nor above what: a hue of more than half a turn was half a tu
 
 def _albumentations(call: Call, version: str | None) -> Findings:
     """What is found by the version that takes all arguments."""
-    if version not in (None, *VERSIONS):
+    if version not in (None, *albumentations.VERSIONS):
         raise ValueError(f"version={version!r} of albumentations must be '1' or '2', its first number.")
     errors: dict[str, ValueError] = {}
     taken: dict[str, Mapping[str, Any]] = {}
     ignored: list[str] = []
-    for one in (version,) if version else VERSIONS:
+    for one in (version,) if version else reversed(albumentations.VERSIONS):
         try:
             taken[one] = _as_dict(call, one)
         except ValueError as error:

@@ -4,15 +4,15 @@ import importlib
 import random
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from augpipe.recipes.importers.calls import Call, Script, with_calls
-from augpipe.recipes.importers.functions import OF_SCRIPT
+from augpipe.recipes.importers.functions import OF_SCRIPT, Pixels
 
-Pixels = npt.NDArray[np.uint8]
 Transform = Callable[[Pixels], npt.NDArray[Any]]
 """What a library makes of an (H, W, 3) image: (H, W, channels) levels, or 255 times what it normalises."""
 
@@ -23,7 +23,7 @@ def of_text(text: str, name: str | None = None) -> Any:
     Raises:
         ValueError: there are none, or their library is not installed, or does not take these arguments.
     """
-    return _built(Script(text).find(name))
+    return _built("", Script(text).find(name))
 
 
 def installed(made: Any) -> str:
@@ -31,12 +31,11 @@ def installed(made: Any) -> str:
     return _with_version(_library_of(made))
 
 
-def _built(call: Call) -> Any:
-    path = call.path
-    if path.endswith(OF_SCRIPT):
-        raise ValueError(f"{path} is not run, and --compare cannot show it. Leave --compare out.")
-    if "." not in path and path != "Compose":
-        path = f"albumentations.{path}"
+def _built(around: str, call: Call) -> Any:
+    """What a call makes; where its name stands alone, that of the module `around`, as of what holds it."""
+    if call.path.endswith(OF_SCRIPT):
+        raise ValueError(f"{call.path} is not run, and --compare cannot show it. Leave --compare out.")
+    path = call.path if "." in call.path else f"{around}.{call.path}"
     module, _, last = path.rpartition(".")
     library = module.partition(".")[0]
     try:
@@ -58,7 +57,7 @@ def _built(call: Call) -> Any:
 def _argument(module: str, name: str, value: Any) -> Any:
     """An argument as the library takes it: members of enumerations were read as their names."""
     if not isinstance(value, str) or not module.startswith("torchvision"):
-        return with_calls(value, _built)
+        return with_calls(value, partial(_built, module))
     transforms = importlib.import_module("torchvision.transforms")
     if name in ("interpolation", "resample") or value in [mode.value for mode in transforms.InterpolationMode]:
         return transforms.InterpolationMode(value)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 from augpipe import ops
@@ -66,6 +67,9 @@ OF_EVALUATION = ("crop_pct", "crop_mode", "crop_border_pixels")
 BY_POSITION = ("input_size", "is_training")
 """What comes first in every version of timm; behind these they differ."""
 DEFAULT_CROP_PCT = 0.875
+INTERPOLATIONS = ("bilinear", "bicubic", "random", "nearest", "box", "hamming", "lanczos")
+VALUES = ("interpolation", "input_size", "scale", "ratio", "color_jitter", "crop_pct")
+"""Arguments whose value is refused before ops are made of it."""
 ERASED = {"const": "mean", "pixel": "noise"}
 """The `mode` of timm's RandomErasing -> the fill of an Erase."""
 
@@ -92,10 +96,15 @@ def found_in(arguments: Mapping[str, Any]) -> Findings:
     given = {**DEFAULTS, **{name: value for name, value in arguments.items() if name in DEFAULTS}}
     if given["train_crop_mode"] not in (None, "rrc"):
         found.refuse("train_crop_mode", f"{given['train_crop_mode']!r} is not mapped; 'rrc' is")
-    if given["crop_mode"] not in (None, "center", "squash", "border") or given["crop_border_pixels"]:
-        found.refuse("crop_mode", "only 'center', 'squash' and 'border', without crop_border_pixels, are mapped")
+    if given["crop_mode"] not in (None, "center", "squash", "border"):
+        found.refuse("crop_mode", f"{given['crop_mode']!r} is not mapped; 'center', 'squash' and 'border' are")
+    if given["crop_border_pixels"]:
+        found.refuse("crop_border_pixels", "trims the border, which is not mapped; None is")
     if given["separate"]:
         found.refuse("separate", "a recipe is one list; import without it")
+    _refuse_values(found, given)
+    if found.problems:
+        given = {**given, **{row.name: DEFAULTS[row.name] for row in found.rows if row.name in VALUES}}
     try:
         made = ops.Normalize(mean=channels(given["mean"]), std=channels(given["std"]))
         given["mean"] = made.mean
@@ -111,6 +120,28 @@ def found_in(arguments: Mapping[str, Any]) -> Findings:
         told = " ".join(str(error).split("\n"))
         found.refuse("arguments", told.replace("Erase: p=", "re_prob=").replace("Flip: p=", "hflip or vflip="))
     return found
+
+
+def _refuse_values(found: Findings, given: Mapping[str, Any]) -> None:
+    """Refuse values that timm does not take, and ours would be other ones for."""
+    look = given["interpolation"]
+    if look == "random" and not given["is_training"]:
+        found.refuse("interpolation", "'random' is not one of evaluation; write 'bilinear' or 'bicubic'")
+    elif look and look not in INTERPOLATIONS:
+        near = nearest(str(look), INTERPOLATIONS)
+        found.refuse("interpolation", f"{look!r} is not known here" + (f"; {near!r} is" if near else ""))
+    size = given["input_size"]
+    sides = tuple(size) if isinstance(size, list | tuple) else (size, size)
+    if not 2 <= len(sides) <= 3 or not all(isinstance(side, Integral) for side in sides[-2:]):
+        found.refuse("input_size", f"{size!r} is not mapped; whole pixels, as 224 or (3, 224, 224), are")
+    for name in ("scale", "ratio"):
+        if given[name] and not (isinstance(given[name], list | tuple) and len(given[name]) == 2):
+            found.refuse(name, f"{given[name]!r} is not two numbers, the smallest and the largest")
+    jitter_by = given["color_jitter"]
+    if isinstance(jitter_by, list | tuple) and len(jitter_by) not in (3, 4):
+        found.refuse("color_jitter", f"{jitter_by!r} is not one number, three or four")
+    if not given["is_training"] and (given["crop_pct"] or 0.0) > 1.0:
+        found.refuse("crop_pct", f"{given['crop_pct']} pads what it resizes, which is not mapped; at most 1 is")
 
 
 def by_position(values: Sequence[Any]) -> dict[str, Any]:
@@ -204,3 +235,7 @@ def _erase(found: Findings, given: Mapping[str, Any], normalised: ops.Normalize)
     area, ratio, num = (0.02, 1.0 / 3.0), (0.3, 1.0 / 0.3), (1, int(given["re_count"] or 1))
     made = erase_several(given["re_prob"], area, ratio, ERASED[mode], normalised, num)
     found.add("re_prob", made)
+    if given["use_prefetcher"] and (num_splits := int(given["re_num_splits"] or 0)) > 1:
+        found.note(
+            f"re_num_splits: there, the first 1/{num_splits} of each batch is not erased; here any image may be."
+        )

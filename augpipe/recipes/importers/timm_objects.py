@@ -96,10 +96,6 @@ def _resize(one: Any) -> Arguments:
     return {"scale": tuple(one.size) if is_squashed else (one.size,) * 2} | mode | _interpolation(one)
 
 
-def _resize_keeping_ratio(one: Any) -> Arguments:
-    return {"scale": tuple(one.size), "crop_mode": "border"} | _interpolation(one)
-
-
 def _rand_augment(one: Any) -> Arguments:
     names, first = [op.name for op in one.ops], one.ops[0]
     sets = RAND_AUGMENT.get((one.choice_weights is not None, len(names)), "")
@@ -155,7 +151,7 @@ def _erase(one: Any) -> Arguments:
 READERS: dict[str, Callable[[Any], Arguments]] = {
     "RandomResizedCropAndInterpolation": _crop,
     "Resize": _resize,
-    "ResizeKeepRatio": _resize_keeping_ratio,
+    "ResizeKeepRatio": lambda one: {"scale": tuple(one.size), "crop_mode": "border"} | _interpolation(one),
     "CenterCrop": lambda one: {"input_size": one.size},
     "CenterCropOrPad": lambda one: {"input_size": one.size, "mean": _mean_of(one.fill)},
     "RandomHorizontalFlip": lambda one: {"hflip": one.p},

@@ -1,5 +1,6 @@
 """Transforms of torchvision that change colours, filter, add noise, erase or normalise, as ops."""
 
+from functools import partial
 from math import exp
 from typing import Any
 
@@ -14,6 +15,7 @@ from augpipe.recipes.importers.makers import (
     jitter,
     levels,
     noise_of_parts,
+    refused,
     round_kernel,
     same,
 )
@@ -54,10 +56,6 @@ def normalize_bytes(found: Findings, one: Any) -> None:
     found.add("Normalize", made, note=note)
 
 
-def _counts_to_1(found: Findings, one: Any) -> None:
-    raise ValueError("takes floats for 0..1, and they are 0..255 there. Write scale=True in the ToDtype before it")
-
-
 def _distort(found: Findings, one: Any) -> None:
     """Each part with a chance of its own, and contrast first or last of those behind brightness."""
     p = float(one.p)
@@ -71,11 +69,6 @@ def _distort(found: Findings, one: Any) -> None:
 def _noise(found: Findings, one: Any) -> None:
     """Of parts of the full level, whatever images hold."""
     found.add("GaussianNoise", noise_of_parts(one.mean, one.sigma, 1.0), note="" if one.clip else UNCLIPPED)
-
-
-def _solarize_parts(found: Findings, one: Any) -> None:
-    """A threshold of numbers in 0..1."""
-    found.add("RandomSolarize", solarize(min(255.0 * one.threshold, 256.0), one.p))
 
 
 def _grayscale(found: Findings, one: Any) -> None:
@@ -99,11 +92,6 @@ def _erasing(found: Findings, one: Any, unit: ops.Normalize | None = None) -> No
     elif fill != "noise" and (numbers := normalised or unit) is not None:
         fill = level(fill, numbers)
     found.add("RandomErasing", erase(one.p, one.scale, one.ratio, fill, normalised))
-
-
-def _erasing_parts(found: Findings, one: Any) -> None:
-    """A RandomErasing of numbers in 0..1."""
-    _erasing(found, one, UNIT)
 
 
 def _erasing_of_timm(found: Findings, one: Any, normalised: ops.Normalize | None) -> None:
@@ -142,9 +130,15 @@ PIXELS: dict[str, Maker] = {
     "Normalize": same(ops.Normalize, mean=lambda one: channels(one.mean), std=lambda one: channels(one.std)),
 }
 """The name of a transform -> what makes ops of it."""
-COUNTED_IN_PARTS: dict[str, Maker] = {"RandomErasing": _erasing_parts, "RandomSolarize": _solarize_parts}
+COUNTED_IN_PARTS: dict[str, Maker] = {
+    "RandomErasing": partial(_erasing, unit=UNIT),
+    "RandomSolarize": lambda found, one: found.add(
+        "RandomSolarize", solarize(min(255.0 * one.threshold, 256.0), one.p)
+    ),
+}
 """Those that count in 0..1 where images do."""
 OF_UNIT = ("ColorJitter", "GaussianNoise", "RandomPhotometricDistort", "RandomSolarize", "RandomInvert")
 """Transforms of colours that take the largest float for 1."""
-OF_FLOAT_LEVELS: dict[str, Maker] = {"Normalize": _normalize_levels, **dict.fromkeys(OF_UNIT, _counts_to_1)}
+COUNTS_TO_1 = "takes floats for 0..1, and they are 0..255 there. Write scale=True in the ToDtype before it"
+OF_FLOAT_LEVELS: dict[str, Maker] = {"Normalize": _normalize_levels, **dict.fromkeys(OF_UNIT, refused(COUNTS_TO_1))}
 """Those of floats in 0..255."""

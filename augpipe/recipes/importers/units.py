@@ -95,12 +95,10 @@ def _refuse_normalize(found: "Findings", last: Op, rows: int, names: list[str]) 
     found.ops[:] = [op for op in found.ops if op is not last]
     if found.counts_in_parts:
         found.ops.append(UNIT)
-    if rows > 0 and found.rows[rows - 1].has(last):
-        del found.rows[rows - 1]
-        rows -= 1
     before = ", ".join(dict.fromkeys(names)) or "other ops"
     found.refuse("Normalize", f"stands before {before}, and is the last step here; put it behind them")
-    found.rows.insert(rows, found.rows.pop())
+    assert found.rows[rows - 1].has(last)
+    found.rows[rows - 1] = found.rows.pop()
 
 
 def leave_out_behind(found: "Findings") -> None:

@@ -18,7 +18,6 @@ from augpipe.datasets.formats.parquet.label_rows import is_row, label_columns, r
 from augpipe.datasets.formats.parquet.row_groups import GroupCache
 from augpipe.datasets.metadata.label_names import LabelArgument
 from augpipe.datasets.metadata.label_rows import checked_names
-from augpipe.datasets.metadata.labelled_source import check_sample_id
 from augpipe.datasets.metadata.labels import LabelColumn, checked_numbers
 from augpipe.datasets.metadata.names import listed, printable
 from augpipe.datasets.remote.file_set import RemoteFileSet
@@ -26,6 +25,7 @@ from augpipe.datasets.remote.patterns import remote_files
 from augpipe.datasets.remote.settings import RemoteSettings
 from augpipe.datasets.remote.urls import shown
 from augpipe.sources.protocol import Labels, as_label_rows
+from augpipe.sources.subset import check_id
 
 CACHE_BYTES = 256 << 20
 _END_BYTES = 12
@@ -139,7 +139,7 @@ class ParquetSource(ContainerSource):
             ValueError: the row holds no image, or the file is damaged there; the reason alone.
             OSError: the file cannot be read.
         """
-        check_sample_id(sample_id, len(self))
+        check_id(sample_id, len(self))
         group = bisect_right(self._group_ends, sample_id) - 1
         value = self._cache.get(group)[sample_id - self._group_ends[group]].as_py()
         if value is None:
@@ -170,7 +170,7 @@ class ParquetSource(ContainerSource):
             )
         if len(labels):
             numbered = labels.numbered(names, self.name)
-            self.notes = (*self.notes, *labels.notes)
+            self.notes, self.cautions = (*self.notes, *labels.notes), labels.cautions
             return numbered
         return checked_numbers(np.concatenate(numbers), names, self.name)
 

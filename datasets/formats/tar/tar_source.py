@@ -88,7 +88,7 @@ class TarSource(ContainerSource):
         except ValueError as error:
             raise ValueError(f"{self._where}: {error}.") from error
         self._labels, self.classes = labels.numbered(classes, self.name)
-        self.notes, self.left_out = labels.texts.notes, left_out(indexer)
+        self.notes, self.left_out, self.cautions = labels.texts.notes, left_out(indexer), labels.texts.cautions
 
     def read(self, sample_id: int) -> bytes:
         """The image's bytes, copied out of the tar file.

@@ -76,7 +76,7 @@ class TFRecordSource(ContainerSource):
         self._labels, self.classes = labels.numbered(classes, self.name)
         if self._found not in ("", "image/class/label", "label"):
             self.notes = (f"labels are feature {self._found!r}",)
-        self.notes = (*self.notes, *labels.texts.notes)
+        self.notes, self.cautions = (*self.notes, *labels.texts.notes), labels.texts.cautions
         if label is None and not self._found and others:
             remedy = f"label={next(iter(others))!r} reads {'one' if len(others) > 1 else 'it'}"
             self.left_out = (unread(list(others), "feature of the records", remedy),)

@@ -148,7 +148,12 @@ def png_chunk(kind: bytes, content: bytes) -> bytes:
 
 
 def tiff(
-    pixels: npt.NDArray[Any], *, order: str = "<", bits: int | None = None, photometric: int | None = None
+    pixels: npt.NDArray[Any],
+    *,
+    order: str = "<",
+    bits: int | None = None,
+    photometric: int | None = None,
+    sample_format: int | None = None,
 ) -> bytes:
     """An uncompressed TIFF of one strip; `bits` and `photometric` where they are not what `pixels` suggest."""
     height, width, channels = pixels.shape
@@ -166,6 +171,7 @@ def tiff(
         (277, 3, 1, channels),
         (278, 4, 1, height),
         (279, 4, 1, len(content)),
+        *([] if sample_format is None else [(339, 3, 1, sample_format)]),
     ]
     entries = b"".join(
         struct.pack(order + "HHL", *head)
@@ -211,6 +217,14 @@ def bad_files() -> dict[str, tuple[bytes, str]]:
         ),
         "bomb.png": (bomb_png(), r"claims 60000x60000 = 3600000000 pixels, more than max_pixels=\d+; raise max_pixels"),
         "float.tif": (encoded(Image.new("F", (5, 4)), "TIFF"), r"its mode 'F' .* save it as 8-bit or unsigned 16-bit"),
+        "signed.tif": (
+            tiff(np.full((4, 5, 1), -3, np.int8), sample_format=2),
+            r"its numbers of 8 bits are signed.*; save it as 8-bit or unsigned 16-bit",
+        ),
+        "half.tif": (
+            tiff(np.ones((4, 5, 1), np.float16), sample_format=3),
+            r"a kind of TIFF that Pillow does not read .*; save it as 8-bit or unsigned 16-bit",
+        ),
     }
 
 

@@ -1,11 +1,14 @@
 """Files that are damaged, empty, hostile or no images: a ValueError with a plain reason, or the header's shape."""
 
+import struct
 import warnings
 from collections.abc import Iterable
+from io import BytesIO
 
 import numpy as np
 import pytest
 import simplejpeg
+from PIL import Image
 
 from augpipe.decoding import MAX_PIXELS, decode, probe
 from augpipe.decoding.pillow import PILLOW_ERRORS
@@ -66,6 +69,39 @@ def test_other_files_cut_in_the_middle_are_refused(kind: str) -> None:
     for end in (len(data) // 4, len(data) // 2, len(data) * 3 // 4):
         with pytest.raises(ValueError, match=r"^(truncated|damaged) (PNG|GIF|BMP|WebP|TIFF|JPEG): "):
             decode(data[:end], probe(data[:end], max_pixels=MAX_PIXELS))
+
+
+@pytest.mark.parametrize("kind", ["smooth", "blocks", "palette"])
+def test_a_png_whose_pixels_do_not_fit_their_checksum_is_refused(kind: str) -> None:
+    """Pillow shows many of them: it does not compare the checksum, and stops where it has all rows."""
+    rows, columns = np.mgrid[:48, :64]
+    pixels = {
+        "smooth": np.stack([columns * 3, rows * 5, rows * 0 + 60], -1).astype(np.uint8),
+        "blocks": (((rows // 16 + columns // 16) % 2) * 255).astype(np.uint8),
+        "palette": (rows // 16 + columns // 16).astype(np.uint8),
+    }[kind]
+    image = Image.fromarray(pixels)
+    data = encoded(image.convert("P") if kind == "palette" else image, "PNG")
+    header = probe(data, max_pixels=MAX_PIXELS)
+    begin = data.index(b"IDAT")
+    (length,) = struct.unpack_from(">L", data, begin - 4)
+    num_shown = 0
+    for place in range(begin + 4, begin + 4 + length):
+        for bit in range(8):
+            damaged = bytearray(data)
+            damaged[place] ^= 1 << bit
+            with pytest.raises(ValueError, match="^(damaged|truncated) PNG: "):
+                decode(damaged, header)
+            num_shown += shows(damaged)
+    assert num_shown > 0  # else the checksum is not needed
+
+
+def shows(data: bytes | bytearray) -> bool:
+    try:
+        Image.open(BytesIO(data)).load()
+    except PILLOW_ERRORS:
+        return False
+    return True
 
 
 def test_the_librarys_own_error_stands_behind_the_reason() -> None:

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from augpipe import Augment, Loader, recipes
+from augpipe.datasets.formats.pairs import MapStyleSource
 from augpipe.decoding import MAX_PIXELS, Header, probe
 from augpipe.decoding.orientation import read_orientation
 from tests.augpipe.decoding.image_files import (
@@ -69,6 +70,21 @@ def test_the_first_file_of_more_than_8_bits_is_named_once(
         Augment(recipes.none())([plain, deep])
     found = [record.message for record in caplog.records if "8 bits" in record.message]
     assert len(found) == 1 and found[0].startswith("photo 1.jpg holds more than 8 bits a channel, of which the highest")
+
+
+@pytest.mark.parametrize("is_in_a_data_set", [False, True])
+def test_a_pillow_image_of_16_bits_is_named(
+    is_in_a_data_set: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("augpipe.decoding.header._TOLD", set())
+    deep = Image.fromarray(np.full((5, 4), 4000, np.uint16))
+    with caplog.at_level(logging.WARNING, "augpipe"):
+        if is_in_a_data_set:
+            list(Loader(MapStyleSource([(deep, 0), (deep, 1)]), recipes.none(), batch_size=1, framework="numpy"))
+        else:
+            Augment(recipes.none())([deep.convert("L"), deep])
+    found = [record.message for record in caplog.records if "8 bits" in record.message]
+    assert len(found) == 1 and found[0].startswith("image ") and "of which the highest 8 are kept" in found[0]
 
 
 @pytest.mark.parametrize("order", ["<", ">"])

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from augpipe import Augment, Recipe, importers, ops
+from augpipe.recipes.importers.functions import with_functions
 from tests.augpipe.importers.test_torchvision import NORMALIZE, compose, make
 
 Pixels = npt.NDArray[np.uint8]
@@ -89,6 +90,7 @@ LINES: dict[str, Any] = {
     "x.mul(2).sub(1)": lambda x: x.mul(2).sub(1),
     "x.sub_(0.5).div_(0.5)": lambda x: x.sub_(0.5).div_(0.5),
     "-(1 - x - x)": lambda x: -(1 - x - x),
+    "x + (x - 1)": lambda x: x + (x - 1),
 }
 """By their text."""
 OTHERS: dict[str, Any] = {
@@ -122,6 +124,8 @@ def test_a_tensor_as_it_is_changes_nothing() -> None:
     expected = importers.from_torchvision(compose(make("ToTensor"))).recipe
     same = make("Lambda", lambd=lambda x: x)
     assert importers.from_torchvision(compose(make("ToTensor"), same)).recipe == expected
+    levels = importers.from_torchvision(compose(make("PILToTensor"), same)).recipe
+    assert levels == importers.from_torchvision(compose(make("PILToTensor"))).recipe
 
 
 @pytest.mark.parametrize("line", OTHERS)
@@ -197,6 +201,18 @@ class Compose(Transform):
 
     def to_dict(self) -> dict[str, Any]:
         return {"__version__": "2.0.8", "transform": self.to_dict_private()}
+
+
+def test_what_holds_no_function_is_not_copied() -> None:
+    whole = Compose(transforms=[Compose(transforms=[HorizontalFlip(p=0.5)], p=1.0)], p=1.0)
+    assert with_functions(whole) is whole
+
+
+def test_a_function_of_c_and_one_that_is_called_as_an_op_is() -> None:
+    found = importers.from_albumentations(Compose(transforms=[called(min), called(of_array, name="flip")], p=1.0))
+    of_c, array = found.recipe.ops
+    assert isinstance(of_c, ops.Custom) and isinstance(array, ops.Custom)
+    assert array.name == "of_array" and of_c.fn(np.zeros((1, 3), np.uint8)).tolist() == [0, 0, 0]
 
 
 def called(image: Any = noop, p: float = 1.0, name: str | None = None, **others: Any) -> Lambda:

@@ -174,6 +174,9 @@ def test_an_elastic_field_is_as_strong_as_one_of_a_filter_that_is_cut_off() -> N
     (any_size,) = importers.from_text(call).recipe.ops[:1]
     assert isinstance(any_size, ops.ElasticTransform) and any_size.side_px == 224
     assert any_size.alpha == pytest.approx(op.alpha * 224 / 320, rel=1e-3) and any_size.sigma == op.sigma
+    (whole,) = importers.from_text(call.replace("32.0, 32.0", "4.0, 4.0")).recipe.ops[:1]
+    assert isinstance(whole, ops.ElasticTransform) and whole.sigma == 4.0
+    assert "cut off" not in importers.from_text(call.replace("32.0, 32.0", "4.0, 4.0")).rows[0].note
     with pytest.raises(ValueError, match="that differ along x and y are not mapped"):
         importers.from_text("K.RandomElasticTransform(alpha=(1.0, 2.0))")
 

@@ -110,11 +110,19 @@ def test_a_row_says_how_far_it_is_off() -> None:
     assert row.verdict == "exact" and row.levels == (0.0, 0.0)
 
 
-def test_a_border_that_a_view_has_not_makes_a_row_near() -> None:
-    text = "A.Compose([A.Rotate(10, border_mode=4), A.ShiftScaleRotate(border_mode=0)])"
-    rows = importers.from_text(text, version="2").rows
-    assert [row.verdict for row in rows] == ["exact", "near"]
-    assert rows[1].note == "beyond the image it shows reflect_101."
+def test_a_map_with_another_border_looks_alone() -> None:
+    text = "A.Compose([A.Rotate(10, border_mode=4), A.ShiftScaleRotate(border_mode=0, fill=9)])"
+    found = importers.from_text(text, version="2")
+    assert [row.verdict for row in found.rows] == ["exact", "exact"]
+    (group,) = found.rows[1].ops
+    assert isinstance(group, ops.AllOf) and group.own_beyond == ("constant", (9.0, 9.0, 9.0))
+    assert found.recipe.border == "reflect_101" and not [note for note in found.notes if "border" in note]
+
+
+def test_a_border_that_a_choice_has_not_makes_a_row_near() -> None:
+    held = "A.OneOf([A.Affine(rotate=9, border_mode=0), A.ShiftScaleRotate(border_mode=1)])"
+    rows = importers.from_text(f"A.Compose([A.Rotate(10, border_mode=4), {held}])", version="2").rows
+    assert [row.note for row in rows if row.beyond] == ["", *2 * ("beyond the image it shows reflect_101.",)]
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,38 @@ def test_a_function_is_called_with_what_it_branches_on() -> None:
     )
 
 
+def test_a_condition_may_be_turned_round() -> None:
+    text = BY_PHASE.replace('if phase == "train"', "if not phase").replace('elif phase in ("val", "test")', "else")
+    assert read(text, "get_transforms('')") == (FLIP, ops.Resize(size=(32, 32)))
+    assert read(text, "get_transforms('val')") == (ops.Resize(size=(32, 32)),)
+    either = text.replace("if not phase", "if phase and size")
+    assert "returns by if phase and size" in refusal(either, "get_transforms('train')")
+    assert "returns by if not phase.train" in refusal(
+        text.replace("not phase", "not phase.train"), "get_transforms('')"
+    )
+
+
+def test_a_function_that_calls_itself_is_refused_by_its_name() -> None:
+    assert refusal("def train():\n    return T.Compose([train()])", "train") == (
+        "train calls itself. Write the calls that it makes."
+    )
+
+
+def test_what_is_assigned_may_say_its_type() -> None:
+    text = "size: int = 32\ntrain: T.Compose = T.Compose([T.Resize((size, size))])"
+    assert read(text) == read(text, "train") == (ops.Resize(size=(32, 32)),)
+    assert "size is known only when the script runs" in refusal(text.replace(" = 32", "\nsize = 32"))
+    assert "8 (in Data.__init__, self.transform, if train), 10 (" in refusal(
+        IN_A_CLASS.replace("self.transform =", "self.transform: T.Compose =")
+    )
+    assert "the text assigns no T.Resize(. It has train." in refusal(text, "T.Resize(")
+
+
+def test_a_list_of_another_file_is_not_known_where_it_grows() -> None:
+    text = "from steps import STEPS\ndef train():\n    STEPS.append(T.ToTensor())\n    return T.Compose(STEPS)"
+    assert "line 6: STEPS is known only when the script runs" in refusal(text, "train")
+
+
 def test_a_list_grows_as_statements_say() -> None:
     resize = ops.Resize(size=(32, 32))
     assert read(GROWING, "get_transforms(train=True)") == (resize, FLIP, UPSIDE_DOWN, UNIT)
@@ -166,6 +198,19 @@ def test_what_makes_an_image_rgb_changes_nothing(function: str) -> None:
     other = text.replace("RGB')", "HSV')") or name.replace("RGB", "HSV")
     call = name if text else other
     assert "Lambda: calls a function" in refusal(f"{other if text else ''}train = T.Compose([{call}])")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "def mine():\n    return 1",
+        "def mine(im, how):\n    return im",
+        "def mine(im):\n    im.convert('RGB')",
+        "def mine(im):\n    im.mode = 'RGB'\n    return im",
+    ],
+)
+def test_a_function_that_is_more_than_that_is_not_read(function: str) -> None:
+    assert "Lambda: calls a function" in refusal(f"{function}\ntrain = T.Compose([mine, T.ToTensor()])", "train")
 
 
 @pytest.mark.parametrize(

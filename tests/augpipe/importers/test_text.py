@@ -44,7 +44,7 @@ changed = A.Compose(steps)
 REFUSED = (
     "known only when|is made of itself|is not a transform of a library|stands among transforms|cannot be computed|"
     "nests expressions|not Python|has no argument|needs width|not a call|is not of torchvision|holds 0 recipes|"
-    "of this script"
+    "of this script|it has no items|takes 1 arguments and is given 3"
 )
 
 
@@ -195,13 +195,19 @@ def test_items_of_lists_and_dicts_are_read() -> None:
         "size = 3\nif size:\n    size = 4\nt = A.Compose([A.Resize(size, size)])",
         "size = 3\ndef f():\n    global size\n    size = 4\nt = A.Compose([A.Resize(size, size)])",
         "a = b\nb = a\nt = A.Compose([a])",
+        "size = 3\nt = A.Compose([A.Resize(size[0], 3)])",
         "A.Compose([A.Resize(*[1] * 1000000000)])",
+        "t = A.Compose([" + "+".join(["1"] * 1500) + "])",
         "t = A.Compose([" + "+".join(["1"] * 5000) + "])",
         "(" * 500,
         "class Resize: pass\nt = A.Compose([Resize(1, 2)])",
+        "class C: pass\nt = A.Compose([A.Resize(C, 3)])",
+        "class C:\n    def size(self): pass\nt = A.Compose([A.Resize(C.size, 3)])",
+        "A.Compose([A.Resize(3 if big else 4, 3)])",
         "from mine import Resize\nt = A.Compose([Resize(1, 2)])",
         "A.Compose([transforms.Resize(3)])",
         "A.Compose([A.HorizontalFlip(probability=0.5)])",
+        "A.Compose([A.HorizontalFlip(False, 0.5, 1)])",
         "A.Compose([A.Resize(3)])",
         "A.Compose([K.RandomHorizontalFlip()])",
         "print(3)",
@@ -212,6 +218,35 @@ def test_items_of_lists_and_dicts_are_read() -> None:
 def test_what_is_more_than_calls_and_literals_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=REFUSED):
         importers.from_text(text)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("A.OpticalDistortion(shift_limit=0.7)", "OpticalDistortion: shift_limit above 0.5 moves the centre"),
+        ("A.ToGray(num_output_channels=1)", "ToGray: only the weighted average in three channels is mapped"),
+        ("T.RandomCrop([1, None])", r"RandomCrop: has an argument of another kind than it takes \(int\(\)"),
+        (
+            "timm.data.random_erasing.RandomErasing(mode='rand')",
+            "RandomErasing: mode='rand' is not mapped; 'const' and",
+        ),
+        ("K.RandomAffine(10, scale=(0.5, 1, 0.5, 2))", "RandomAffine: scale of four numbers is not mapped"),
+        ("K.RandomAffine(10, padding_mode='mirror')", "RandomAffine: padding_mode=mirror is not mapped"),
+        (
+            "K.Normalize(0.5, 0.5), K.RandomErasing(value=0.5)",
+            "RandomErasing: value=0.5 behind Normalize is not mapped",
+        ),
+    ],
+)
+def test_what_an_argument_says_is_refused_where_no_op_does_it(call: str, told: str) -> None:
+    holder = {"A": "A.Compose([{}])", "K": "K.AugmentationSequential({})"}.get(call[0], "T.Compose([{}])")
+    with pytest.raises(ValueError, match=told):
+        importers.from_text(holder.format(call))
+
+
+def test_a_list_of_transforms_is_a_chain() -> None:
+    found = importers.from_text("[A.HorizontalFlip(p=0.25), A.Normalize(mean=(0.5, 0.4, 0.3), std=(0.2, 0.2, 0.2))]")
+    assert found.recipe.ops == (ops.Flip(p=0.25), NORMALIZE)
 
 
 def test_the_version_of_albumentations_is_told_by_the_arguments() -> None:
@@ -226,6 +261,8 @@ def test_the_version_of_albumentations_is_told_by_the_arguments() -> None:
     for version in ("3", "1.3"):
         with pytest.raises(ValueError, match="must be '1' or '2'"):
             importers.from_text(either, version=version)
+    with pytest.raises(ValueError, match="HorizontalFlip of albumentations-1 has no argument probability"):
+        importers.from_text("A.Compose([A.HorizontalFlip(probability=0.5)])", version="1")
 
 
 def test_what_cannot_be_mapped_is_left_out_where_that_is_asked_for() -> None:
@@ -501,6 +538,16 @@ def test_a_fill_behind_to_tensor_counts_from_0_to_1(later: str, fill: float) -> 
     assert before.recipe.ops[0].fill == (128.0, 128.0, 128.0)
     turned = importers.from_text("T.Compose([T.Resize((32, 32)), T.ToTensor(), T.RandomRotation(20, fill=0.2)])")
     assert turned.recipe.fill == (51.0, 51.0, 51.0)
+
+
+@pytest.mark.parametrize(("normalize", "fill"), [("", 127.5), ("T.Normalize(0.5, 0.5), ", 191.25)])
+def test_crops_of_a_choice_fill_in_the_numbers_before_it(normalize: str, fill: float) -> None:
+    text = (
+        f"T.Compose([T.ToTensor(), {normalize}T.RandomChoice([T.RandomCrop(32, padding=4, fill=0.5), T.Resize(32)])])"
+    )
+    choice, _ = importers.from_text(text).recipe.ops
+    assert isinstance(choice, ops.OneCrop) and isinstance(crop := choice.chains[0][0], ops.RandomCrop)
+    assert crop.fill == (fill, fill, fill)
 
 
 def test_a_fill_behind_to_tensor_that_is_none_of_its_numbers_is_refused() -> None:

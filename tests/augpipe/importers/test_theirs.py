@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image, ImageOps
 
 from augpipe.recipes.importers import theirs
 
@@ -55,6 +56,57 @@ def test_an_interpolation_without_its_argument_s_name_is_torchvision_s_member(mo
     made = theirs.of_text("T.Resize(8, T.InterpolationMode.BICUBIC)")
     assert made.given == (8, modes("bicubic"))
     assert theirs.of_text("T.Pad(8, 0, 'reflect')").given == (8, 0, "reflect")
+
+
+def test_what_stands_for_a_member_or_a_function_is_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    policies = enum.Enum("AutoAugmentPolicy", {"CIFAR10": "cifar10"})
+    modes = enum.Enum("InterpolationMode", {"BICUBIC": "bicubic"})
+    fake = types.ModuleType("torchvision.transforms")
+    vars(fake).update(AutoAugment=Kept, Lambda=Kept, InterpolationMode=modes, AutoAugmentPolicy=policies)
+    monkeypatch.setitem(sys.modules, fake.__name__, fake)
+    assert theirs.of_text("T.AutoAugment(T.AutoAugmentPolicy.CIFAR10)").given == (policies("cifar10"),)
+    assert theirs.of_text("T.AutoAugment(policy='cifar10')").named == {"policy": policies("cifar10")}
+    line = theirs.of_text("T.Lambda(lambda x: 2 * x - 1)").named["lambd"]
+    np.testing.assert_array_equal(line(np.array([0.0, 0.5, 1.0])), [-1.0, 0.0, 1.0])
+    same = theirs.of_text("T.Lambda(lambda x: x)").named["lambd"]
+    assert same(fake) is fake
+    grey = Image.new("L", (2, 3), 7)
+    rgb = theirs.of_text("T.Lambda(lambda x: x.convert('RGB'))").named["lambd"]
+    assert rgb(grey).mode == "RGB"
+    tensor = pytest.importorskip("torch").ones(1, 2, 3)
+    three = theirs.of_text("T.Lambda(lambda x: x.repeat(3, 1, 1))").named["lambd"]
+    assert three(tensor).shape == (3, 2, 3)
+
+
+def test_pillow_s_images_are_given_to_torchvision_and_other_classes_are_refused() -> None:
+    mirrored = type(
+        "Mirror", (), {"__module__": "torchvision.transforms", "__call__": lambda self, x: ImageOps.mirror(x)}
+    )
+    np.testing.assert_array_equal(theirs.as_transform(mirrored(), is_normalized=False)(IMAGE), IMAGE[:, ::-1])
+    with pytest.raises(ValueError, match="Kept of mine is not a transform that can be compared"):
+        theirs.as_transform(type("Kept", (), {"__module__": "mine"})(), is_normalized=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "library"),
+    [
+        ("T.Compose([Mirror(), Compose([Mirror()])])", "torchvision.transforms"),
+        ("A.Compose([Mirror(), Compose([Mirror()])])", "albumentations"),
+        ("[T.Mirror(), Mirror()]", "torchvision.transforms"),
+        ("[A.Mirror(), Mirror()]", "albumentations"),
+    ],
+)
+def test_a_name_without_a_library_is_of_that_of_what_holds_it(
+    monkeypatch: pytest.MonkeyPatch, text: str, library: str
+) -> None:
+    for known in ("albumentations", "torchvision", "torchvision.transforms"):
+        fake, names = types.ModuleType(known), ("Compose", "Mirror") if known != "torchvision" else ()
+        vars(fake).update({one: type(one, (Kept,), {"__module__": known}) for one in names})
+        monkeypatch.setitem(sys.modules, known, fake)
+    made = theirs.of_text(text)
+    assert (type(made).__module__, type(made).__name__) == (library, "Compose")
+    (listed,) = made.given
+    assert {type(one).__module__ for one in listed} == {library}
 
 
 def test_boxes_that_a_recipe_asks_for_are_none() -> None:

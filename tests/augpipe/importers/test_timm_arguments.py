@@ -115,6 +115,13 @@ def test_all_problems_are_listed() -> None:
         assert problem in message, problem
 
 
+def test_what_no_op_takes_is_told_by_the_argument() -> None:
+    with pytest.raises(ValueError, match="arguments: hflip or vflip=3 must be a probability in 0..1"):
+        importers.from_timm(hflip=3)
+    with pytest.raises(ValueError, match="arguments: re_prob=2 must be a probability in 0..1"):
+        importers.from_timm(re_prob=2)
+
+
 def test_erasing() -> None:
     for mode, fill in (("const", "mean"), ("pixel", "noise")):
         made = next(op.model_dump() for op in recipes.from_timm(re_prob=0.25, re_mode=mode).ops if op.op == "erase")
@@ -385,3 +392,32 @@ def test_what_mixes_images_is_answered_by_what_to_write() -> None:
     assert "mixup: mixes a batch, which is the recipe's to say; write Recipe(mixing=[ops.MixUp(alpha=0.8)])" in told
     assert "cutmix: mixes a batch, which is the recipe's to say; write Recipe(mixing=[ops.CutMix(alpha=1.0)])" in told
     assert "smoothing: is the loss's; write torch.nn.CrossEntropyLoss(label_smoothing=0.1)" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"crop_border_pixels": 4}, "crop_border_pixels: trims the border, which is not mapped; None is"),
+        ({"crop_mode": "foo"}, "crop_mode: 'foo' is not mapped; 'center', 'squash' and 'border' are"),
+        ({"crop_pct": 1.1}, "crop_pct: 1.1 pads what it resizes, which is not mapped; at most 1 is"),
+        ({"interpolation": "random"}, "interpolation: 'random' is not one of evaluation"),
+        ({"interpolation": "bicubik"}, "interpolation: 'bicubik' is not known here; 'bicubic' is"),
+        ({"input_size": "64"}, "input_size: '64' is not mapped; whole pixels, as 224 or"),
+        ({"input_size": (3, 64.5, 64)}, "input_size: .* is not mapped; whole pixels, as 224 or"),
+        ({"is_training": True, "scale": 0.5}, "scale: 0.5 is not two numbers"),
+        ({"is_training": True, "ratio": (0.5,)}, r"ratio: \(0.5,\) is not two numbers"),
+        ({"is_training": True, "color_jitter": (0.1, 0.2)}, r"color_jitter: \(0.1, 0.2\) is not one number, three or"),
+    ],
+)
+def test_what_timm_does_not_take_is_refused_by_name(arguments: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        importers.from_timm(**{"is_training": False, **arguments})
+
+
+def test_a_part_of_a_batch_that_is_not_erased_is_told() -> None:
+    """timm's loader, which takes the place of the chain's end, erases no image of the first split."""
+    erased: dict[str, Any] = {"re_prob": 0.5, "re_num_splits": 2}
+    assert importers.from_timm(**erased).notes == ()  # a chain has no batches
+    (note,) = importers.from_timm(**erased, use_prefetcher=True).notes
+    assert note.startswith("re_num_splits: ") and "1/2 of each batch" in note
+    assert importers.from_timm(re_num_splits=2, use_prefetcher=True).notes == ()

@@ -226,6 +226,12 @@ def test_a_mirrored_padding_of_a_padded_image_is_near() -> None:
     assert note in importers.from_text("v2.Compose([v2.Pad(5, padding_mode='reflect')] * 2)").notes
 
 
+def test_what_makes_three_channels_again() -> None:
+    listed = make("Grayscale", num_output_channels=1), make("RGB")
+    assert importers.from_torchvision(compose(*listed)).recipe.channels == 3
+    assert importers.from_torchvision(compose(*reversed(listed))).recipe.channels == 1
+
+
 def test_one_channel() -> None:
     found = importers.from_torchvision(
         compose(make("Grayscale", num_output_channels=1), make("Resize", size=[28, 28]), TO_TENSOR)
@@ -238,7 +244,8 @@ def test_padding_and_geometry_share_a_border() -> None:
     rotation = make("RandomRotation", degrees=[0, 9], fill=0, interpolation=Mode.BILINEAR, **WHOLE)
     crop = random_crop((32, 32), padding=4, padding_mode="edge")
     found = importers.from_torchvision(compose(crop, rotation))
-    assert found.recipe.border == "edge" and "one border" in found.notes[0]
+    turns = ops.AllOf(ops=[ops.Rotate(max_deg=(0, 9), step=None)], own_look="bilinear", own_border="constant")
+    assert (found.recipe.border, found.notes) == ("edge", ()) and found.recipe.ops[1] == turns
     same = importers.from_torchvision(compose(random_crop((32, 32), padding=4), rotation))
     assert (same.recipe.border, same.notes) == ("constant", ())
     jitter = make("ColorJitter", brightness=(0.5, 1.5), contrast=None, saturation=None, hue=None)
@@ -269,15 +276,18 @@ def test_geometry_and_what_it_shows_beyond() -> None:
             ),
         )
     )
-    assert found.recipe.ops[1:] == (
-        ops.AllOf(ops=[ops.Rotate(max_deg=(-10, 20), step=None)], own_look="nearest"),
+    affine = (
         ops.Zoom(factor=(0.9, 1.1)),
         ops.Shear(horizontal_deg=(-3, 4), vertical_deg=(0, 0)),
         ops.Rotate(max_deg=(-15, 5), step=None),  # clockwise there
         ops.Translate(horizontal=(-0.1, 0.1), vertical=(-0.2, 0.2), whole_px="nearest"),
     )
+    assert found.recipe.ops[1:] == (
+        ops.AllOf(ops=[ops.Rotate(max_deg=(-10, 20), step=None)], own_look="nearest"),
+        ops.AllOf(ops=affine, own_look="bilinear", own_border="constant"),
+    )
     assert (found.recipe.border, found.recipe.fill) == ("constant", (1, 2, 3))
-    assert [note.split(":")[0] for note in found.notes] == ["RandomAffine", "borders"]
+    assert [note.split(":")[0] for note in found.notes] == ["RandomAffine"]
 
 
 ROTATION = make("RandomRotation", degrees=[-9, 9], fill=0, interpolation=Mode.NEAREST, **WHOLE)
@@ -363,6 +373,23 @@ def test_groups_and_policies() -> None:
     assert by_whole_pixels == by_any_part.replace("'whole_px': 'no'", "'whole_px': 'towards_zero'")
     assert "ColorJitter" in found.exact
     assert "TrivialAugmentWide: nearest interpolation becomes bilinear." in found.notes
+
+
+def test_a_policy_in_a_group_is_a_part_of_its_look() -> None:
+    policy = make("RandAugment", num_ops=1, magnitude=9, num_magnitude_bins=31, interpolation=Mode.BILINEAR, fill=0)
+    alone = importers.from_torchvision(compose(policy, make("ToTensor"))).recipe.ops[0]
+    assert isinstance(alone, ops.OneOf) and alone.own_look == "bilinear"
+    held = make("RandomApply", transforms=[policy], p=0.5)
+    found = importers.from_torchvision(compose(held, make("ToTensor")))
+    group = found.recipe.ops[0]
+    assert isinstance(group, ops.AllOf) and group.p == 0.5 and "RandAugment: geometry acts before tone." in found.notes
+    assert not any(getattr(op, "own_look", None) for op in group.flat)
+
+
+def test_what_changes_nothing_may_be_chosen() -> None:
+    one = make("RandomChoice", transforms=[make("Identity"), make("RandomHorizontalFlip", p=1.0)], p=[0.3, 0.7])
+    (choice,) = importers.from_torchvision(compose(one)).recipe.ops
+    assert choice == ops.OneOf(ops=[ops.Identity(), ops.Flip(p=1.0)], weights=(0.3, 0.7))
 
 
 def test_the_first_resize_says_how_the_recipe_looks_between_pixels() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from augpipe import Augment, Loader, Recipe, ops
 from augpipe.sampling import Repeated
-from augpipe.sources.combined import Concat, Subset
+from augpipe.sources import Concat, Subset
 from augpipe.sources.targets import Outlines, Targets
 from tests.augpipe.augment_call.tv_stand_ins import Format, installed, made
 from tests.augpipe.loader.loader_sources import TEXT, MemorySource, jpegs
@@ -132,6 +132,13 @@ def test_mixing_and_samplers_go_with_it(source: ObjectSource) -> None:
     assert len(found) == len(set(found))
 
 
+class Unlabelled(ObjectSource):
+    def targets_of(self, sample_ids: Any) -> Targets:
+        found = super().targets_of(sample_ids)
+        assert found is not None
+        return replace(found, labels=None)
+
+
 def without_boxes(source: ObjectSource) -> ObjectSource:
     made = ObjectSource(source.contents, source.objects)
     known = made.targets_of
@@ -155,6 +162,8 @@ def test_sources_that_do_not_know_the_objects_are_refused(source: ObjectSource) 
     keep = ops.KeepObjects(classes={"3": 1.0})
     with pytest.raises(ValueError, match="of class '3'"):
         loader_of(source, Recipe(name="three", ops=[ops.RandomCrop(size=8, keep_objects=keep)]))
+    with pytest.raises(ValueError, match="of some classes, and the source has no labels of objects"):
+        loader_of(Unlabelled(source.contents, source.objects), Recipe(ops=[ops.RandomCrop(size=8, keep_objects=keep)]))
 
 
 # One image with its boxes

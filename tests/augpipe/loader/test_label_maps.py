@@ -76,6 +76,13 @@ def test_a_label_map_that_numpy_cannot_hold_is_an_error_that_names_it() -> None:
         [*loader_of(source)]
 
 
+def test_a_rank_s_batch_without_images_has_label_maps_of_their_kind() -> None:
+    source = label_map_source(1)
+    (full,), (empty,) = ([*loader_of(source, TARGET_RECIPES["cropped"], rank=rank, world_size=2)] for rank in (0, 1))
+    assert full.targets.shape == (1, 36, 44) and empty.targets.shape == (0, 36, 44)
+    assert full.targets.dtype == empty.targets.dtype == torch.int64
+
+
 def test_label_maps_go_along_with_objects() -> None:
     only, both = label_map_source(7), object_source(7, maps=True)
     for form in FORMS:

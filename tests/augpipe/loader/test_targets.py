@@ -9,6 +9,7 @@ import pytest
 
 from augpipe import Augment, Batch, Recipe, TargetOptions, ops
 from augpipe.batch_targets import _tv_tensors
+from augpipe.sources.targets import Targets
 from tests.augpipe.augment_call.tv_stand_ins import installed
 from tests.augpipe.loader.loader_sources import (
     COMPILING_TIMEOUT_S,
@@ -227,6 +228,34 @@ def test_targets_may_be_left_out_and_other_sources_have_labels() -> None:
     assert next(iter(loader_of(source))).targets is None
 
 
+class Knowing(ObjectSource):
+    """Says one thing of its objects."""
+
+    known = ""
+
+    def targets_of(self, sample_ids: Any) -> Targets:
+        found = super().targets_of(sample_ids)
+        assert found is not None
+        return Targets(counts=found.counts, **{self.known: getattr(found, self.known)})
+
+
+@pytest.mark.parametrize(("known", "flat"), [("keypoints", "keypoints"), ("labels", "cls")])
+def test_what_a_source_does_not_know_of_its_objects_is_not_there(source: ObjectSource, known: str, flat: str) -> None:
+    knowing = Knowing(source.contents, source.objects)
+    knowing.known = known
+    num = 0
+    for whole, batch in zip(loader_of(source), loader_of(knowing), strict=True):
+        for every, found in zip(whole.targets, batch.targets, strict=True):
+            assert found.keys() == {known, "object_ids", "image_id"}
+            assert len(found[known]) == len(source.objects[found["image_id"]].boxes)  # nothing says what is not shown
+            stay = torch.isin(found["object_ids"], every["object_ids"])
+            assert found[known][stay].equal(every[known])
+            num += int(stay.sum())
+    assert num > 10
+    batch = next(iter(loader_of(knowing, targets="flat")))
+    assert batch.targets.keys() == {flat, "object_ids", "batch_idx", "image_id"}
+
+
 def test_a_batch_moves_and_shows_its_targets(source: ObjectSource) -> None:
     for form in FORMS:
         batch = next(iter(loader_of(source, targets=form)))
@@ -238,6 +267,8 @@ def test_a_batch_moves_and_shows_its_targets(source: ObjectSource) -> None:
         assert len(batch) == 4 and f"{name}" in repr(batch) and "labels " not in repr(batch).split("targets")[0]
     assert "targets list of 4 dicts (boxes, labels" in repr(next(iter(loader_of(source))))
     assert "  targets flat" in repr(loader_of(source, targets="flat"))
+    views = repr(next(iter(loader_of(source, TARGET_RECIPES["views"], targets="flat"))))
+    assert views.count("dict of ") == 3 and views.count(" and dict of ") == 2
 
 
 def test_each_tensor_of_targets_is_pinned(source: ObjectSource, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Groups with a look of their own: each finishes what all before it have made, as Pillow's calls do one by one."""
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from PIL import Image, ImageOps
 
 from augpipe import Augment, Recipe, ops
 from augpipe.ops.op import Op
+from augpipe.ops.view_passes import late_within
 from augpipe.planning.plan import plan
 
 IMAGE = np.random.default_rng(3).integers(0, 256, (6, 8, 3), np.uint8)
@@ -55,6 +57,47 @@ def test_ops_of_a_choice_finish_in_turn() -> None:
     assert apart(made(one(group)), theirs) <= 1
     plain = one(ops.AllOf(ops=[INVERT, TURN]))
     assert (made(plain)[0, 0] == 255 - np.array(fill)).all()  # the corner is inverted, too
+
+
+BORDERED: list[tuple[dict[str, Any], Op]] = [
+    ({"own_border": "reflect_101"}, TURN),
+    ({"own_border": "constant", "own_fill": (255, 0, 30)}, ops.Zoom(factor=(0.5, 0.5))),
+    ({"own_border": "edge"}, SHEAR),
+    ({}, ops.Translate(horizontal=(0.2, 0.2), vertical=(0.1, 0.1))),
+]
+
+
+def test_groups_show_borders_of_their_own(tmp_path: Path) -> None:
+    """As calls one after the other, each of a recipe with that border."""
+    options: dict[str, Any] = {"dtype": "uint8", "layout": "NHWC", "framework": "numpy"}
+    box = {"bboxes": [[10.0, 8.0, 50.0, 40.0]], "bbox_format": "pascal_voc"}
+    whole = Recipe(ops=[one(op, **border) for border, op in BORDERED], border="wrap")
+    whole.dump(tmp_path / "own.toml")
+    assert whole.num_passes == 4 and Recipe.load(tmp_path / "own.toml") == whole
+    found = Augment(whole, **options)(image=PHOTO, **box)
+    images = [PHOTO]
+    for border, op in BORDERED:
+        beyond = {"border": border.get("own_border", "wrap"), "fill": border.get("own_fill", 0)}
+        images.append(Augment(Recipe(ops=[one(op)], **beyond), **options)(images[-1]))
+    np.testing.assert_array_equal(found["image"], images[-1])
+    assert not (found["image"] == Augment(recipe(*(one(op) for _, op in BORDERED)), **options)(PHOTO)).all()
+    alone = whole.fused()
+    assert alone.num_passes == 1 and not any(group.own_border for group in alone.ops if isinstance(group, ops.OneOf))
+
+
+def test_a_border_of_its_own_needs_a_look() -> None:
+    with pytest.raises(ValueError, match=r"one_of has own_border='edge' and no own_look: only a group that begins"):
+        one(TURN, look=None, own_border="edge")
+
+
+def test_a_step_waits_for_what_the_group_shows_beyond_the_image() -> None:
+    """Linear steps commute with a look-up of a linear border, and not where it shows a fill that they change."""
+    dark = ops.Brightness(factor=(0.5, 0.5))
+    for border, is_late in (("constant", True), ("reflect", False)):
+        group = ops.AllOf(ops=[dark, TURN], own_look="bilinear", own_border=border, own_fill=200)
+        assert [*late_within(group, [], ("reflect", (0.0, 0.0, 0.0)), "bilinear")] == (
+            [(dark, TURN)] if is_late else []
+        )
 
 
 def passes(*listed: Op) -> str:

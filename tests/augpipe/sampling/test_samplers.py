@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from augpipe import Loader, plan
+from augpipe import Loader, SampleError, plan
 from augpipe.gpu_ops.random.philox import draws
 from augpipe.sampling import ClassBalanced, Mixture, Repeated, Sampler, Weighted
 from augpipe.sampling.alias_table import AliasTable
@@ -273,6 +273,12 @@ def test_a_sample_is_replaced_from_its_own_part_and_class() -> None:
     assert sorted(ids_of(Loader(labelled, CENTRE, sampler=ClassBalanced(), **options))) == [0, 1, 3, 4, 4, 5]
     chosen = Subset(parts, [1, 5, 7, 11, 3])  # 5 gives way to 3, the next one that is of the first part, too
     assert sorted(chosen.ids[ids_of(Loader(chosen, CENTRE, **options))]) == [1, 3, 3, 7, 11]
+
+
+def test_a_sample_that_no_other_may_stand_for_is_an_error() -> None:
+    parts = Concat([MemorySource(unusable(IMAGES[:1], 0)), MemorySource(IMAGES[:40])])
+    with pytest.raises(SampleError, match="it cannot be used, and it is the only photograph"):
+        ids_of(Loader(parts, CENTRE, batch_size=5, framework="numpy", on_error="skip"))
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from augpipe import Loader
 from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.datasets.shards.shard_source import ShardSource
 from augpipe.sources import Concat, Subset
-from augpipe.sources.protocol import is_sized, is_source, labels_of, num_parts_of, parts_of, stack_of
+from augpipe.sources.protocol import is_sized, is_source, labels_of, num_parts_of, parts_of, sizes_of, stack_of
 from tests.augpipe.loader.loader_sources import PAPER, MemorySource, arrays, jpegs, samples
 from tests.datasets.shards.shard_sets import build
 
@@ -63,6 +63,29 @@ def test_files_are_decoded_as_by_their_own_source(row_index_bytes: int) -> None:
     loader = Loader(wrapped, PAPER, batch_size=3, framework="numpy", row_index_bytes=row_index_bytes)
     for _ in range(3):
         assert samples(loader) == samples(plain)
+
+
+def test_they_name_what_they_are_made_of() -> None:
+    whole = "ArraySource(12 photographs, 3 classes)"
+    assert repr(Concat([Subset(stacked(), [3]), stacked()])) == f"Concat(Subset(1 photograph of {whole}), {whole})"
+
+
+class WrongSizes(MemorySource):
+    """Knows one size of three."""
+
+    knows_sizes = True
+
+    def size(self, sample_id: int) -> tuple[int, int]:
+        if sample_id == 1:
+            raise OSError("not there")
+        return (40, 52) if sample_id == 0 else (40, 2**70)
+
+
+def test_a_size_that_a_source_cannot_say_is_looked_up_in_the_file() -> None:
+    files = jpegs(3)
+    source = WrongSizes(files)
+    assert (sizes_of(source, np.array([2, 0, 1])) > 0).all(axis=1).tolist() == [False, True, False]
+    assert bits(source) == bits(MemorySource(files))
 
 
 def test_parts_of_sources_within_sources_are_counted_through() -> None:

@@ -12,6 +12,7 @@ from augpipe.datasets.formats.arrays import ArraySource
 from augpipe.datasets.formats.folder import FolderSource
 from augpipe.sources import Concat, Subset
 from augpipe.sources.identity import SourceIdentity, identity_of, stored_names
+from augpipe.sources.protocol import Labels
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (6, 4, 4, 3), np.uint8)
 
@@ -62,6 +63,32 @@ def test_labels_classes_and_content_are_told() -> None:
     ):
         now = identity_of(ArraySource(images, labels, classes=classes))
         assert before.differences(now) == [words]
+
+
+class Damaged(ArraySource):
+    """One label cannot be read."""
+
+    def label(self, sample_id: int) -> int | Labels:
+        if sample_id == 2:
+            raise ValueError("its label is damaged")
+        return super().label(sample_id)
+
+
+def test_damaged_labels_do_not_hide_that_others_are_of_another_source() -> None:
+    before = identity_of(Damaged(IMAGES, range(6), classes="abcdef"))
+    assert before.differences(identity_of(Damaged(IMAGES, range(6), classes="abcdef"))) == []
+    for now in (Damaged(IMAGES, [0, 1, 2, 3, 5, 4], classes="abcdef"), ArraySource(IMAGES, range(6), classes="abcdef")):
+        assert before.differences(identity_of(now)) == ["other labels"]
+
+
+def test_all_of_many_samples_are_looked_at() -> None:
+    many = ArraySource(np.zeros((70_000, 1, 1, 3), np.uint8))
+    order = np.arange(70_000)
+    before = identity_of(Subset(many, order))
+    for place in (0, 69_998):
+        swapped = order.copy()
+        swapped[[place, place + 1]] = order[[place + 1, place]]
+        assert before.differences(identity_of(Subset(many, swapped))) == ["other names, or the same in another order"]
 
 
 def test_subsets_are_known_by_their_samples(folder: Path) -> None:

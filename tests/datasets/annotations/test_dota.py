@@ -76,6 +76,13 @@ def test_wrong_lines_are_refused_by_name_or_left_out(tmp_path: Path, line: str, 
     assert fault.where.endswith("b.txt, line 4") and reason in fault.reason
 
 
+@pytest.mark.parametrize("line", ["0 0.1 0.1 0.5 0.1 0.5 0.5 0.1 0.5", ""], ids=["numbers alone", "no line"])
+def test_files_are_yolos_unless_a_line_is_dotas(tmp_path: Path, line: str) -> None:
+    put_dota(tmp_path, dict.fromkeys(SIZES, line), "labels")
+    source = open_source(tmp_path)
+    assert isinstance(source, YoloSource) and source.num_objects == (3 if line else 0)
+
+
 def test_lines_without_an_area_are_left_out(tmp_path: Path) -> None:
     source = open_source(put_dota(tmp_path, {"a": f"{SHIP}\n1 1 5 5 9 9 5 5 ship 0\n3 3 3 3 3 3 3 3 ship 0"}))
     assert isinstance(source, DotaSource) and everything(source).counts.tolist() == [1, 0, 0]

@@ -207,7 +207,8 @@ def test_modes_that_no_map_has_are_refused_by_name(tmp_path: Path, mode: str) ->
 def test_maps_that_do_not_fit_are_refused_when_they_are_read(tmp_path: Path) -> None:
     root = put_set(tmp_path)
     put_map(root / "masks/a.png", some_labels("b"))
-    (root / "masks/b.png").write_bytes((root / "masks/b.png").read_bytes()[:60])
+    whole = (root / "masks/b.png").read_bytes()
+    (root / "masks/b.png").write_bytes(whole[:60])
     Image.new("L", SIZES["c"]).save(root / "masks/c.png", format="JPEG")
     source = open_source(root)
     assert isinstance(source, LabelMapSource)
@@ -216,12 +217,30 @@ def test_maps_that_do_not_fit_are_refused_when_they_are_read(tmp_path: Path) -> 
     ):
         with pytest.raises(ValueError, match=reason):
             source.label_map(sample)
+    (root / "masks/b.png").write_bytes(whole[:-30])
+    with pytest.raises(ValueError, match=r"b\.png: damaged PNG: image file is truncated"):
+        source.label_map(1)
     (root / "masks/a.png").unlink()
     with pytest.raises(FileNotFoundError, match="a.png"):
         source.label_map(0)
     (root / "images/b.jpg").write_bytes(b"")
     with pytest.raises(ValueError, match="b.jpg: the file is empty"):
         LabelMapSource(root / "images", root / "masks").label_map(0)
+
+
+def test_a_map_whose_pixels_do_not_fit_their_checksum_is_refused(tmp_path: Path) -> None:
+    source = open_source(put_set(tmp_path))
+    assert isinstance(source, LabelMapSource)
+    path = tmp_path / "masks/a.png"
+    data = path.read_bytes()
+    begin = data.index(b"IDAT")
+    (length,) = struct.unpack_from(">L", data, begin - 4)
+    for place in range(begin + 4, begin + 4 + length):
+        damaged = bytearray(data)
+        damaged[place] ^= 8
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match="a.png: damaged PNG: "):
+            source.label_map(0)
 
 
 def test_folders_without_pairs_are_refused_and_single_files_counted(tmp_path: Path) -> None:

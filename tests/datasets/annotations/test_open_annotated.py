@@ -191,6 +191,12 @@ def test_verify_reads_label_maps_and_other_kinds(tmp_path: Path) -> None:
     (tmp_path / "yolo/labels/a.txt").write_text("0 0.5 0.5 0.5 0.5\nx")
     code, text = run("verify", tmp_path / "yolo")
     assert code == 1 and "a.txt, line 2: 'x' is not a line of numbers" in text
+    (tmp_path / "yolo/labels/a.txt").write_text("0 0.5 0.5 0.5 0.5\n3 0.5 0.5 0.5 0.5")
+    (tmp_path / "yolo.yaml").write_text("path: yolo\ntrain: images\nnames: [cat]\n")
+    code, text = run("verify", tmp_path / "yolo.yaml")
+    assert code == 1 and "a.txt, line 2: 3 is none of the 1 classes" in text
+    code, text = run("verify", put_coco(tmp_path / "coco", [{}]), "--split", "val")
+    assert code != 0 and "is one split's file, and --split val chooses in a folder" in text
     code, text = run("verify", put_images(tmp_path / "plain"))
     assert code != 0 and "manifest" in text
 

@@ -130,6 +130,9 @@ def test_verify_names_the_files_that_are_wrong(tmp_path: Path) -> None:
     assert result.exit_code == 1 and "3 faults" in output
     assert f"a.png has {24 * 64} pixels of the segment 255, which" in output.replace("\n", " ")
     assert "b.png is missing, and" in output and "c.png: it has 9x8 pixels, and its image 20x20" in output
+    (tmp_path / "b.jpg").unlink()
+    with pytest.raises(FileNotFoundError, match=r"b\.jpg"):
+        open_source(path).label_map(1)
 
 
 def test_files_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
@@ -147,6 +150,8 @@ def test_files_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
         path.write_text(json.dumps({**content, "annotations": annotations}))
         with pytest.raises(ValueError, match=reason):
             PanopticSource(path)
+    path.write_text(json.dumps({**content, "annotations": twice}))
+    assert PanopticSource(path, on_error="skip").left_out[0].startswith("1 annotation that cannot be used (the first: ")
     path.write_text(json.dumps({**content, "annotations": twice[2:]}))
     source = PanopticSource(path)
     assert len(source) == 2 and source.left_out == ["1 image without a label map (the first: a.jpg)"]

@@ -64,7 +64,8 @@ def test_a_split_is_opened_as_its_folder_is(tmp_path: Path, kind: str) -> None:
 def test_splits_of_dota_agree_in_their_classes(tmp_path: Path, inner: bool) -> None:
     for split in NAMES:
         put_images(tmp_path / (f"{split}/images" if inner else f"images/{split}"))
-        put_texts(tmp_path / (f"{split}/labelTxt" if inner else f"labelTxt/{split}"), dota_lines(split))
+        texts = tmp_path / (f"{split}/labelTxt" if inner else f"labelTxt/{split}")
+        put_texts(texts, f"imagesource:GoogleEarth\ngsd:0.14\n{dota_lines(split)}")
     for split, labels in (("train", [0, 1]), ("val", [1])):
         source = open_source(tmp_path, split=split)
         assert isinstance(source, DotaSource) and source.object_classes == ("plane", "ship")

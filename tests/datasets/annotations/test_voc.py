@@ -123,7 +123,7 @@ def test_lists_may_name_files_with_their_ends(tmp_path: Path) -> None:
         VocSource(tmp_path)
 
 
-@pytest.mark.parametrize("size", [(48, 0), (0, 64), (48, 1 << 31), (1 << 31, 64), ("nan", 64)])
+@pytest.mark.parametrize("size", [(48, 0), (0, 64), (48, 1 << 31), (1 << 31, 64), ("nan", 64), ("high", 64)])
 def test_a_side_that_cannot_be_leaves_the_size_open(size: tuple[Any, int]) -> None:
     made = ElementTree.fromstring("<a><size><height>{}</height><width>{}</width></size></a>".format(*size))
     assert _size(made) == (0, 0)
@@ -215,6 +215,32 @@ def test_splits_number_classes_and_pixels_alike(tmp_path: Path) -> None:
     assert train.object_classes == val.object_classes == ("cat", "zebra")
     assert everything(train).labels.tolist() == [1] and everything(val).labels.tolist() == [0, 1]  # type: ignore[union-attr]
     assert boxes_of(everything(train)) == [[3, 4, 20, 30]] and boxes_of(everything(val))[0] == [0, 2, 20, 30]
+
+
+def test_an_object_that_is_wrong_in_another_split_is_told_where_that_is_opened(tmp_path: Path) -> None:
+    put_images(tmp_path / "JPEGImages")
+    put_xml(tmp_path / "Annotations/a.xml", an_object(3, 4, 20, 30, name="zebra"))
+    put_xml(tmp_path / "Annotations/b.xml", "<object/>", an_object(1, 2, 20, 30, name="cat"))
+    (tmp_path / "ImageSets/Main").mkdir(parents=True)
+    for split, stem in (("train", "a"), ("val", "b")):
+        (tmp_path / f"ImageSets/Main/{split}.txt").write_text(stem)
+    assert VocSource(tmp_path, split="train").object_classes == ("cat", "zebra")
+    with pytest.raises(ValueError, match=r"b\.xml, object 0: it has no name"):
+        VocSource(tmp_path, split="val")
+
+
+def test_without_lists_of_splits_all_images_are_samples(tmp_path: Path) -> None:
+    put_images(tmp_path / "JPEGImages")
+    put_xml(tmp_path / "Annotations/a.xml", an_object(1, 1, 5, 5))
+    with pytest.raises(ValueError, match="split='train' needs lists in .*ImageSets/Main, and there is no such folder"):
+        VocSource(tmp_path, split="train")
+    (tmp_path / "ImageSets/Main").mkdir(parents=True)
+    (tmp_path / "ImageSets/Main/dog_train.txt").write_text("b -1\n")  # of a class, not of a split
+    source = VocSource(tmp_path)
+    assert len(source) == 1 and source.left_out[0].startswith("2 images without an annotation (the first: ")
+    (tmp_path / "Annotations/a.xml").rename(tmp_path / "Annotations/d.xml")
+    with pytest.raises(ValueError, match="holds 3 images and 1 annotation, and none have the same name"):
+        VocSource(tmp_path)
 
 
 def test_a_list_that_names_what_is_not_there(tmp_path: Path) -> None:

@@ -74,6 +74,8 @@ def test_key_points(tmp_path: Path, dimensions: int) -> None:
     assert isinstance(source, YoloSource) and source.keypoint_swaps == ((0, 1),) and found.keypoints is not None
     assert found.keypoints[0].tolist() == [[16, 24, 2], [32, 24, 1 if dimensions == 3 else 2], [0, 0, 0]]
     assert not found.keypoints[1].any()
+    (tmp_path / "data.yaml").write_text(yaml.replace("flip_idx: [1, 0, 2]\n", ""))
+    assert open_source(tmp_path).keypoint_swaps == ()
 
 
 def test_coordinates_are_of_the_upright_image(tmp_path: Path) -> None:
@@ -133,6 +135,14 @@ def test_files_that_are_no_labels_are_refused(tmp_path: Path, content: bytes) ->
 
 def test_images_without_any_labels_are_refused(tmp_path: Path) -> None:
     put_labels(tmp_path, {})
+    (tmp_path / "labels/b.txt").mkdir()
+    with pytest.raises(ValueError, match="b.txt is not a plain file"):
+        YoloSource(tmp_path / "images")
+    (tmp_path / "labels/b.txt").rmdir()
+    with pytest.raises(ValueError, match="split='val' is for a YAML file, and .*images is a folder"):
+        YoloSource(tmp_path / "images", split="val")
+    with pytest.raises(ValueError, match="no photograph in .*labels. Give the folder of the images"):
+        YoloSource(tmp_path / "labels")
     with pytest.raises(ValueError, match=r"none of the images \(.*\) has labels; looked for .*labels/a.txt"):
         YoloSource(tmp_path / "images")
 

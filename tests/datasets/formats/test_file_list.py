@@ -53,7 +53,9 @@ def test_floats_that_pandas_makes_of_integers_name_the_remedy(
     tmp_path: Path, source_log: pytest.LogCaptureFixture
 ) -> None:
     open_source(put_list(tmp_path, "path,label\n0.jpg,1.0\n1.jpg,0.0\n"))
-    assert "all are whole: for classes pass classes=[...], or write no point" in source_log.text
+    (record,) = source_log.records
+    assert "all are whole: for classes pass classes=[...], or write no point" in record.getMessage()
+    assert record.levelno == logging.WARNING
 
 
 def test_floats_may_be_named(tmp_path: Path) -> None:
@@ -212,6 +214,17 @@ def test_label_takes_several_columns_as_other_sources_do(tmp_path: Path) -> None
         assert source.classes == ("x", "y") and list(source.label(0)) == [0.5, 2]
 
 
+def test_a_name_of_several_classes_is_warned_of(tmp_path: Path, source_log: pytest.LogCaptureFixture) -> None:
+    text = "path,label\n0.jpg,Mass\n1.jpg,Mass|Edema\n2.jpg,Edema\n"
+    assert open_source(put_list(tmp_path, text)).classes == ("Edema", "Mass", "Mass|Edema")
+    (record,) = source_log.records
+    assert record.levelno == logging.WARNING
+    assert "'Mass|Edema' is one class: for several at once give each a column of 0 and 1" in record.getMessage()
+    source_log.clear()
+    open_source(put_list(tmp_path, text), classes=["Mass", "Mass|Edema", "Edema"])
+    assert [record.levelno for record in source_log.records] == [logging.INFO]
+
+
 # --- a column of splits
 
 SPLITS = "path,label,split\n0.jpg,cat,train\n1.jpg,dog,train\n2.jpg,bird,Validation\n"
@@ -240,6 +253,37 @@ def test_a_list_of_several_splits_that_is_read_as_one_is_warned_of(
     source_log.clear()
     open_source(put_list(tmp_path, SPLITS.replace("Validation", "train"), "one.csv"))
     assert [record.levelno for record in source_log.records] == [logging.INFO]
+
+
+def test_of_a_list_of_which_a_split_is_read_the_log_names_the_columns_that_are_not(
+    tmp_path: Path, source_log: pytest.LogCaptureFixture
+) -> None:
+    path = put_list(tmp_path, "path,x,y,split\n0.jpg,1,2,train\n1.jpg,3,4,val\n")
+    loader = Loader(path, recipes.none(), batch_size=1, split="train")
+    assert loader.source.label(0) == -1
+    (record,) = source_log.records
+    assert record.levelno == logging.WARNING
+    said = record.getMessage()
+    assert "none has a label; left out: columns 'x', 'y' of the list" in said
+    assert "all rows are read" not in said
+
+
+def test_the_whole_list_is_warned_of_behind_one_of_its_splits(
+    tmp_path: Path, source_log: pytest.LogCaptureFixture
+) -> None:
+    source = FileListSource(put_list(tmp_path, SPLITS))
+    for given, said in ((source.part("val"), False), (source, True), (source.part("train"), False)):
+        source_log.clear()
+        Loader(given, recipes.none(), batch_size=1)
+        assert any("all rows are read" in message for message in source_log.messages) == said
+
+
+def test_a_list_that_is_open_already_is_divided(tmp_path: Path) -> None:
+    source = FileListSource(put_list(tmp_path, SPLITS.replace("path", "photo")), image="photo")
+    val = Loader(source, recipes.none(), batch_size=1, split="val").source
+    assert [val.name(row) for row in range(len(val))] == [source.name(2)]
+    with pytest.raises(ValueError, match="holds no split 'test', but 'Validation', 'train'"):
+        open_source(source, split="test")
 
 
 def test_a_split_that_a_list_does_not_have_is_refused(tmp_path: Path) -> None:

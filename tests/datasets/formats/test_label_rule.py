@@ -225,6 +225,10 @@ def test_floats_in_cls_are_regression_and_that_is_said(tmp_path: Path, source_lo
     source = open_source(put_tar(tmp_path, ("1.jpg", b"a"), ("1.cls", b"0.5"), ("2.jpg", b"b"), ("2.cls", b"2")))
     assert_labels(source, [[0.5], [2]], np.float32, ())
     assert "the label holds numbers with a point, so labels are regression" in source_log.text
+    source_log.clear()
+    open_source(put_tar(tmp_path, ("1.jpg", b"a"), ("1.cls", b"1.0"), ("2.jpg", b"b"), ("2.cls", b"2.0")))
+    (record,) = source_log.records
+    assert "all are whole" in record.getMessage() and record.levelno == logging.WARNING
 
 
 # --- TFRecord

@@ -132,6 +132,8 @@ def test_what_is_no_pair_is_named() -> None:
         ),
         ([("a.jpg", [0, 1]), ("b.jpg", [1])], r"^pairs\[1\]: its label is 1 number, and the first one 2: "),
         ([("a.jpg", [0, 1]), ("b.jpg", 1)], r"^pairs\[1\] has the label 1. Give all labels as"),
+        ([("a.jpg", "a"), ("b.jpg", "b"), ("c.jpg", float("nan"))], r"^pairs\[2\] has the label nan. Give all labels"),
+        ([("a.jpg", 3), ("b.jpg", "b")], r"^pairs\[1\] has the label 'b'. Give all labels"),
         ([("a.jpg", [0.0, float("nan")])], r"^pairs\[0\]: its label holds nan, and labels are finite numbers"),
         ([("a.jpg", [[0], [1]])], r"^pairs\[0\]: its label holds \[0\]"),
         ([("a.jpg", 0), ("b.jpg", "cat")], r"^pairs\[1\] has the label 'cat'"),

@@ -350,7 +350,8 @@ def test_lists_of_arrays_may_differ_in_size() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([np.zeros((4, 4)).astype(bool)],), r"images\[0\] has dtype bool"),
+        (([np.zeros((4, 4)).astype(bool)],), r"images\[0\] has dtype bool.*: 255 \* images.astype"),
+        ((np.zeros((1, 4, 4), np.uint16),), r"images has dtype uint16.*: \(images / 257\).*values of 16 bits"),
         (([np.zeros((3, 8, 8), np.uint8)],), r"images\[0\] has shape \(3, 8, 8\).*transpose\(1, 2, 0\)"),
         ((np.zeros((8, 8, 3), np.uint8),), r"looks like one \(H, W, C\) image.*Pass images\[None\]"),
         ((np.zeros((2, 8, 8, 2), np.uint8),), r"shape \(2, 8, 8, 2\), and \(N, H, W, 1 \| 3 \| 4\) or \(N, H, W\)"),

@@ -117,7 +117,7 @@ def test_classes_are_taken_by_the_loader(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=message):
             Loader(given, recipes.none(), batch_size=1, classes=["ant"])
     with pytest.raises(ValueError, match="split='train' is for a path"):
-        open_source(source, split="train")
+        open_source(FolderSource(tmp_path / "photos"), split="train")
     with pytest.raises(ValueError, match=r"list.csv holds no split 'train', nor any other"):
         open_source(tmp_path / "list.csv", split="train")
     with pytest.raises(ValueError, match="classes='cow' is one text"):
