@@ -130,9 +130,9 @@ class FileListSource(FileSource):
                 found = (listing.columns.label_name,)
             super().__init__(base, names, numbers, found, further)
             self.cautions = column.cautions
-            several = [name for name in found if "|" in name and classes is None]
-            if several:
-                self.cautions = (f"{several[0]!r} is one class: for several at once give each a column of 0 and 1",)
+            joined = [name for name in found if "|" in name and classes is None]
+            if joined:
+                self.cautions = (f"{joined[0]!r} is one class: for several at once give each a column of 0 and 1",)
         self.notes = (*listing.columns.notes, *(column.notes if column is not None else ()), *listing.notes)
         self.left_out = listing.columns.left_out
         self._where = printable(text)
