@@ -135,7 +135,9 @@ class Op(Checked):
         written: dict[str, Any] = serialize(self)
         fields = type(self).model_fields
         return {
-            name: value for name, value in written.items() if name not in NEW_FIELDS or value != fields[name].default
+            name: value
+            for name, value in written.items()
+            if name not in NEW_FIELDS or getattr(self, name) != fields[name].default
         }
 
     @classmethod
