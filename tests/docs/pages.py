@@ -157,6 +157,16 @@ def _repeated(drawn: Path, num: int) -> list[tuple[int, Path]]:
     return [(number, files[number % len(files)]) for number in range(num)]
 
 
+A_COMPOSE = """
+def made(name, **attributes):
+    made = type(name, (), {})()
+    vars(made).update(attributes)
+    return made
+
+crop = made("RandomResizedCrop", size=(224, 224), scale=(0.3, 1.0), ratio=(0.75, 1.33), interpolation=2, antialias=True)
+given["transform"] = made("Compose", transforms=[crop, made("RandomHorizontalFlip", p=0.5), made("ToTensor")])
+"""
+"""An object of torchvision, which need not be installed."""
 AN_EDITED_CONFIG = {
     "augpipe train --example > run.toml": "augpipe train --example | sed 's/^epochs = .*/epochs = 1/; "
     "s/^size = .*/size = 64/; s/^scales = .*/scales = [72]/; s/^batch_size = .*/batch_size = 4/' > run.toml",
@@ -484,15 +494,7 @@ PAGES = {
         files=(photos(64), test_photos),
         before={
             # objects of the other libraries, which need not be installed
-            "from augpipe import Recipe, importers": """
-def made(name, **attributes):
-    made = type(name, (), {})()
-    vars(made).update(attributes)
-    return made
-
-crop = made("RandomResizedCrop", size=(224, 224), scale=(0.3, 1.0), ratio=(0.75, 1.33), interpolation=2, antialias=True)
-given["transform"] = made("Compose", transforms=[crop, made("RandomHorizontalFlip", p=0.5), made("ToTensor")])
-""",
+            "from augpipe import Recipe, importers": A_COMPOSE,
             "recipe = Recipe.from_albumentations": """
 crop = {"__class_fullname__": "RandomResizedCrop", "size": [224, 224], "scale": [0.3, 1], "ratio": [0.75, 1.33], "p": 1}
 given["transform"] = {"transform": {"__class_fullname__": "Compose", "transforms": [crop], "p": 1.0}}
@@ -523,10 +525,15 @@ given["A"] = type("A", (), {"to_dict": staticmethod(dict)})
     ),
     "docs/trainers.md": Page(
         files=(photos(64),),
+        before={"from augpipe import Loader, Recipe\n\n#": A_COMPOSE},
         instead=AN_EDITED_CONFIG,
+        needs={"import os": "GPUs"},
         then={
+            "from augpipe import Loader, Recipe\n\n#": (
+                "(len(loader), loader.drop_last) == (2, True)",
+                "[op.op for op in loader.recipe.ops] == ['random_resized_crop', 'flip', 'normalize']",
+            ),
             "import torch\n\nfrom augpipe import Loader, Recipe": ("output.count(': loss ') == 2",),
-            "from pathlib": ("images.shape[1:] == (3, 224, 224) and labels.tolist() == [0] * len(images)",),
             "augpipe train --example": ("there('runs/first/report.html', 'runs/first/curves.png')",),
         },
     ),
