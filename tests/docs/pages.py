@@ -553,7 +553,16 @@ given["A"] = type("A", (), {"to_dict": staticmethod(dict)})
         },
     ),
     "docs/target_batches.md": Page(
+        files=(annotated,),
         then={
+            "from augpipe import Loader, Recipe, ops\n\ncrop": (
+                "images.shape == (4, 3, 512, 512) and images.min() >= 0 and images.max() <= 1",
+                "sorted(int(label) for target in targets for label in target['labels']) == [1, 1, 2, 2]",
+            ),
+            "recipe = Recipe(ops=[ops.RandomResize": (
+                "images.shape == (4, 3, 512, 512) and maps.shape == (4, 512, 512) and maps.dtype.itemsize == 8",
+                "set(maps.unique().tolist()) == {0, 1, 2, 3, 255}",
+            ),
             "import numpy as np\nfrom augpipe import Loader": (
                 "len(targets) == len(images) == 4 and images.shape == (4, 3, 32, 32)",
                 "set(targets[0]) >= {'boxes', 'labels', 'area', 'iscrowd', 'image_id', 'object_ids'}",
