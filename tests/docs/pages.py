@@ -293,6 +293,7 @@ PAGES = {
     "docs/design.md": Page(plain=("recipe ──",)),
     "docs/epochs.md": Page(
         files=(photos(256),),
+        instead={"num=100_000": "num=1024", "range(loader.epoch, 10)": "range(loader.epoch, 1)"},
         then={"from augpipe import Place": ("place == places[1] and images.shape == (256, 3, 224, 224)",)},
     ),
     "docs/explain.md": Page(
