@@ -30,6 +30,7 @@ GIVEN = {
     "docs/start.md": "from typing import Any\ntransform: Any = 1\nA: Any = 1\nmodel: Any = 1\nmodule: Any = 1",
     "docs/parallel.md": "from augpipe import Loader, recipes\nloader = Loader('photos/', recipes.none(), batch_size=4)",
     "docs/recipes.md": "from typing import Any\ncompose: Any = 1\nA: Any = 1\ntransform: Any = 1\nmodule: Any = 1",
+    "docs/trainers.md": "from typing import Any\ntransform: Any = 1",
     "docs/sync.md": "from torch.nn import Linear, parallel\nddp = parallel.DistributedDataParallel(Linear(3, 1))",
 }
 """What readers of a page have before its first block."""
