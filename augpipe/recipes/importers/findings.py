@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from augpipe.ops import CLAHE, Normalize, Op
+from augpipe.ops import CLAHE, CenterCrop, Normalize, Op, RandomCrop, RandomResizedCrop
 from augpipe.ops.crops import seen_beyond
 from augpipe.ops.op import Beyond, keyed
 from augpipe.ops.resizes import left_unlike
@@ -40,7 +40,8 @@ BROUGHT_BACK = "pixels that an earlier map moved out of the image are seen again
 """What differs in a map behind another one, where one look-up does both."""
 MIRRORED = ("reflect", "reflect_101", "wrap")
 OF_PADDED = "its border repeats the padded image there, and here the image."
-"""What differs in a map behind a padding, where the border of one look-up is one of those: by up to 12 levels."""
+"""What differs in a map behind a padding, where the border of one look-up is one of those, or, behind a crop of what
+was padded, also "edge": by up to 12 levels."""
 BEFORE_RESIZES = "its border is made of pixels before they are resized, and there of those behind."
 """What differs in a border: by up to 7 levels in the mean of a padding, and 2 of photographs that a map moves."""
 
@@ -331,8 +332,9 @@ class Findings:
         told = ""
         if row.beyond is not None and any(held is op for held in before for op in maps):
             told = BROUGHT_BACK
-        elif row.beyond is not None and row.beyond[0] == self.beyond[0] and row.beyond[0] in MIRRORED:
-            told = OF_PADDED if self._pads(before) else ""
+        elif row.beyond is not None and row.beyond[0] == self.beyond[0] != "constant":
+            repeats = row.beyond[0] in MIRRORED and self._pads(before)
+            told = OF_PADDED if repeats or _crops_padded(before) else ""
         return bends, told
 
     def _pads(self, listed: Iterable[Op]) -> bool:
@@ -449,6 +451,12 @@ def _other_home(one: Any) -> str:
     else:
         home = str(getattr(type(one), "__module__", ""))
     return "" if home.partition(".")[0] in HOMES else home
+
+
+def _crops_padded(before: Sequence[Op]) -> bool:
+    """Whether an op crops what may have been padded, of which one look-up shows the rest beyond the crop."""
+    padding = next((at for at, op in enumerate(before) if op.beyond), len(before))
+    return any(isinstance(op, CenterCrop | RandomCrop | RandomResizedCrop) for op in before[padding:])
 
 
 def _share(some: Iterable[Op], others: Sequence[Op]) -> bool:

@@ -965,3 +965,22 @@ def test_further_images_are_given_to_the_call() -> None:
         found.notes
     )
     assert not any("additional_targets" in note for note in importers.from_albumentations(compose(CROP)).notes)
+
+
+@pytest.mark.parametrize("border_mode", [1, 2, 3, 4])
+def test_a_map_behind_a_crop_that_may_pad_shows_the_border_of_the_crop(border_mode: int) -> None:
+    """Even where nothing is padded: as a crop that cannot pad, and the map behind it."""
+    y, x = np.mgrid[:107, :114]
+    waves = [np.sin(x / 9 + y / 13), np.sin(x / 17), np.sin(y / 11 - x / 15)]
+    image = np.round(127.5 + 127.5 * np.stack(waves, axis=2)).astype(np.uint8)
+    crop = {"__class_fullname__": "CenterCrop", "height": 70, "width": 80, "pad_position": "center", "p": 1.0}
+    turn = {"__class_fullname__": "Rotate", "limit": (56, 56), "interpolation": 1, "border_mode": border_mode, "p": 1.0}
+    resize = {"__class_fullname__": "Resize", "height": 100, "width": 110, "interpolation": 1, "p": 1.0}
+    for before in ([], [resize]):
+        made = []
+        for pads in (True, False):
+            own = {**crop, "pad_if_needed": pads, "border_mode": border_mode, "fill": 0.0}
+            found = importers.from_albumentations(compose(*before, own, {**turn, "fill": 0.0}))
+            augment = Augment(found.recipe, dtype="uint8", layout="NHWC", framework="numpy")
+            made.append(augment(image).astype(np.int64))
+        assert np.abs(made[0] - made[1]).mean() < 1.5
