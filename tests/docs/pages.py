@@ -560,7 +560,7 @@ given["A"] = type("A", (), {"to_dict": staticmethod(dict)})
                 "images.shape == (4, 3, 512, 512) and images.min() >= 0 and images.max() <= 1",
                 "sorted(int(label) for target in targets for label in target['labels']) == [1, 1, 2, 2]",
             ),
-            "recipe = Recipe(ops=[ops.RandomResize": (
+            "crop = ops.RandomCrop(size=512": (
                 "images.shape == (4, 3, 512, 512) and maps.shape == (4, 512, 512) and maps.dtype.itemsize == 8",
                 "set(maps.unique().tolist()) == {0, 1, 2, 3, 255}",
             ),
