@@ -1,6 +1,7 @@
 """`augpipe explain`: a table and a sentence, or JSON, for a folder and a recipe; with a model that takes its time."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,9 @@ def test_it_names_a_stage_and_advises(photos_dir: Path, tmp_path: Path) -> None:
     assert "images/s if it took no time" in lines[0]
     assert sum("<- the bottleneck" in line for line in lines) == 1
     assert {line.split()[0] for line in lines[1:-3]} >= {"decoding", "map", "program"}
-    assert lines[-2].endswith("there is no consumer") and " takes " in lines[-1]
+    # what the command itself does between two batches is seen where the machine is busy
+    assert re.search("(there is no consumer|the consumer waits for 9[0-9]% of it)$", lines[-2])
+    assert " takes " in lines[-1]
 
 
 @pytest.mark.slow
