@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pydantic import ConfigDict, Field, model_validator
 
 from augpipe.ops.colour_program import ColourStep, in_fewer_places
+from augpipe.ops.crops import seen_beyond
 from augpipe.ops.frame import Frame
 from augpipe.ops.frame_part import PartOfFrame
 from augpipe.ops.kinds import Ops
@@ -114,6 +115,11 @@ class Group(Op):
                 f"{self.op} has own_border={self.own_border!r} and no own_look: only a group that begins a pass has a "
                 "border of its own. Give it own_look='bilinear', or leave own_border out."
             )
+        if self.own_border != "constant" and self.own_fill != (0.0, 0.0, 0.0):
+            raise ValueError(
+                f"{self.op} has own_fill={self.own_fill!r}, which only own_border='constant' shows. Give it that, or "
+                "leave own_fill out."
+            )
         if self.own_look not in (None, "bilinear") and any(inner.op == "blur" for inner in self.flat):
             raise ValueError(
                 f"blur widens the bilinear look-up, and own_look={self.own_look!r} has none. Write GaussianBlur "
@@ -126,7 +132,7 @@ class Group(Op):
         """Its own border, and the fill of a constant one; None where the recipe's is shown."""
         if self.own_border is None:
             return None
-        return self.own_border, self.own_fill if self.own_border == "constant" else (0.0, 0.0, 0.0)
+        return seen_beyond(self.own_border, self.own_fill)
 
     @property
     def flat(self) -> tuple[Op, ...]:

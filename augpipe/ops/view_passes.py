@@ -204,7 +204,7 @@ def in_one_pass(listed: Sequence[Op]) -> tuple[Op, ...]:
 
 def without_own_look(op: Op) -> Op:
     """A group as part of the look-up before it, which nothing in it finishes in turn; any other op as it is."""
-    return changed(_at_once(op), own_look=None, own_border=None) if has_own_look(op) else op
+    return changed(_at_once(op), own_look=None, own_border=None, own_fill=0.0) if has_own_look(op) else op
 
 
 def _at_once(op: Op) -> Op:

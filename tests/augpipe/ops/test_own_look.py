@@ -90,11 +90,17 @@ def test_a_border_of_its_own_needs_a_look() -> None:
         one(TURN, look=None, own_border="edge")
 
 
+@pytest.mark.parametrize("border", [{}, {"own_border": "edge"}], ids=["none", "edge"])
+def test_a_fill_of_its_own_needs_a_constant_border(border: Any) -> None:
+    with pytest.raises(ValueError, match=r"which only own_border='constant' shows. Give it that"):
+        one(TURN, own_fill=9, **border)
+
+
 def test_a_step_waits_for_what_the_group_shows_beyond_the_image() -> None:
     """Linear steps commute with a look-up of a linear border, and not where it shows a fill that they change."""
     dark = ops.Brightness(factor=(0.5, 0.5))
-    for border, is_late in (("constant", True), ("reflect", False)):
-        group = ops.AllOf(ops=[dark, TURN], own_look="bilinear", own_border=border, own_fill=200)
+    for border, fill, is_late in (("constant", 200, True), ("reflect", 0, False)):
+        group = ops.AllOf(ops=[dark, TURN], own_look="bilinear", own_border=border, own_fill=fill)
         assert [*late_within(group, [], ("reflect", (0.0, 0.0, 0.0)), "bilinear")] == (
             [(dark, TURN)] if is_late else []
         )
