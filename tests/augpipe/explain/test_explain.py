@@ -168,11 +168,11 @@ def test_what_was_asked_meanwhile_is_not_the_consumers(monkeypatch: pytest.Monke
     batches = iter(made)
     for _ in range(4):
         next(batches)
-    before = made._clock.times.used_s
+    before = made._makers.clock.times.used_s
     monkeypatch.setattr(explain, "explain", lambda *_: time.sleep(0.5))
     made.explain(seconds=1.0)
     next(batches)
-    assert made._clock.times.used_s - before < 0.4
+    assert made._makers.clock.times.used_s - before < 0.4
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan")])
@@ -371,7 +371,7 @@ def case(
 ) -> advice.Case:
     made = made or loader(source, recipe, **options)
     tried = trials.Trials(
-        settings=made._settings(made.recipe),
+        settings=made._makers.settings(made.recipe, made.seed),
         choice=made._choice,
         epochs=made._epochs,
         cache=None,
