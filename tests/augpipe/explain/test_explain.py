@@ -19,10 +19,11 @@ from augpipe.explain import advice, explain, trials
 from augpipe.explain.explain import Step
 from augpipe.explain.parts import Parts, time_parts
 from augpipe.pipeline import batches, load_times
-from augpipe.pipeline.batches import BatchMaker, Stage, Work
+from augpipe.pipeline.batches import BatchMaker
 from augpipe.pipeline.blocks import Block
 from augpipe.pipeline.items import BatchInProgress, Settings
 from augpipe.pipeline.load_times import LoadTimes, PassClock
+from augpipe.pipeline.stages import Stage, Work
 from augpipe.recipes import evaluation, none
 from augpipe.sampling import Repeated
 from tests.augpipe.decoding.image_files import encoded, scene
