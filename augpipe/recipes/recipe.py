@@ -20,7 +20,7 @@ from augpipe.ops.custom import Custom
 from augpipe.ops.kinds import Ops, is_list
 from augpipe.ops.mixing import CopyPaste, Mixing
 from augpipe.ops.mosaic import Mosaic, refused
-from augpipe.ops.op import Beyond, Fill
+from augpipe.ops.op import Beyond, Fill, product
 from augpipe.ops.view_passes import (
     MOST_PASSES,
     Keyed,
@@ -34,7 +34,7 @@ from augpipe.ops.view_passes import (
     sized_ops,
 )
 from augpipe.recipes.toml_file import TomlFile, read_toml, validated
-from augpipe.recipes.view import View, border_text, product
+from augpipe.recipes.view import View, border_text
 from augpipe.validation.log_once import log_once
 from augpipe.validation.models import ListOf, changed
 from augpipe.validation.suggest import nearest_file
