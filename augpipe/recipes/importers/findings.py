@@ -21,6 +21,7 @@ from augpipe.recipes.importers.functions import NOT_RUN, OF_SCRIPT
 from augpipe.recipes.importers.looks import (
     FIRST,
     INTERPOLATIONS,
+    NEAREST_LOOKS,
     acts_before,
     bordered_behind_resizes,
     in_turn,
@@ -269,7 +270,8 @@ class Findings:
         resizing = [row for row in looking if any(op.is_crop for op in row.ops)]
         looks = [row.look for row in (*resizing, *looking) if row.look] or [self.look]
         own = next((look for look in looks if look.antialias is not None), looks[0])
-        name = own.interpolation if own.interpolation in INTERPOLATIONS else "bilinear"
+        known = own.interpolation in INTERPOLATIONS
+        name = own.interpolation if known else NEAREST_LOOKS.get(own.interpolation, "bilinear")
         self.look = Look(interpolation=name, antialias=own.antialias is not False)
         if not self._fits(self.ops):
             self._share_look()
