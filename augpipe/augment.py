@@ -25,7 +25,6 @@ from augpipe.decoding import MAX_PIXELS
 from augpipe.gpu_ops.random.philox import MAX_WORD, whole_numbers
 from augpipe.native.compile_ahead import start_compiling
 from augpipe.native.workers import num_usable_cores
-from augpipe.planning.fields import refuse_targets
 from augpipe.planning.output_format import DType, DTypeLike, Framework, Layout, OutputFormat, dtype_name
 from augpipe.planning.plan import Plan, plan_ahead, refusals
 from augpipe.planning.plan import plan as draw_plan
@@ -239,64 +238,21 @@ class Augment:
         plan: Plan | None,
     ) -> list[Any]:
         """For each view the image and the targets that came with it."""
-        from augpipe.augment_call.given_targets import check_owners, given_targets, known_objects
-        from augpipe.augment_call.target_names import TARGETS, named_results
-        from augpipe.augment_call.tv_targets import Structure
-        from augpipe.planning.targets.options import TargetOptions
+        from augpipe.augment_call.call_with_targets import CallWithTargets
 
-        options = options or TargetOptions()
-        for name in ("form", "polygons", "masks"):
-            if getattr(options, name) != TargetOptions.model_fields[name].default:
-                raise ValueError(
-                    f"{name}={getattr(options, name)!r} of TargetOptions is for batches of a Loader. Leave it out, "
-                    "as a call gives back what it is given."
-                )
-        if images is not None and named:
-            raise TypeError(
-                f"a call of Augment has no argument {next(iter(named))} next to images. Targets and labels come by "
-                "name with image=..., or in one dict or tuple with torchvision's tv_tensors."
-            )
-        if images is not None and options.paired:
-            raise ValueError(
-                f"paired={options.paired} of TargetOptions names arguments of a call, and this one has none. Give the "
-                "image and its targets by name, as image=..., depth=...."
-            )
-        asked = {name for name in (*TARGETS, *options.paired) if named.get(name) is not None}
-        if images is not None or asked:
-            refuse_targets(self.recipe)
-        structure = None if images is None else Structure(images)
-        image = named.pop("image", None) if structure is None else structure.image
-        if image is None:
-            raise ValueError("there is no image: give one, as augment(photo) or augment(image=photo, bboxes=...).")
-        given = images_of(image, self._max_pixels)
-        if given.device is not None or not given.is_single:
-            found = f"lies on {given.device}" if given.device is not None else "is a batch"
-            raise ValueError(f"the image {found}, and targets go with one image on the CPU. Give it as such.")
-        (size,) = sizes = [item.size for item in given.items]
-        targets = {name: value for name, value in named.items() if value is not None}
-        known = {name: targets.pop(name) for name in TARGETS if name in targets}
-        paired = {name: targets.pop(name) for name in options.paired if name in targets}
-        if structure is not None:
-            checked = structure.given(size, options)
-        else:
-            checked = given_targets(
-                size,
-                clip=options.clip,
-                bbox_format=bbox_format,
-                keypoint_format=keypoint_format,
-                paired=paired,
-                fields=targets,
-                **known,
-            )
-            check_owners(checked)
-        objects = known_objects(checked, self.recipe) if self.recipe.keeping else None
-        made, ahead = self._made(plan, sizes, given.names, sample_ids, epoch, objects)
-        has_tensors = given.are_tensors or (structure is not None and structure.has_tensors)
-        form = self._form(self._framework or ("torch" if has_tensors else "numpy"))
-        made_images = [view[0] for view in self._on_host(given, made, form, ahead)]
-        if structure is not None:
-            return structure.results(checked, made, made_images, options)
-        return named_results(checked, made, made_images, bbox_format, options, known | paired)
+        call = CallWithTargets(
+            images,
+            named,
+            bbox_format=bbox_format,
+            keypoint_format=keypoint_format,
+            options=options,
+            recipe=self.recipe,
+            max_pixels=self._max_pixels,
+        )
+        sizes = [image.size for image in call.given.items]
+        made, ahead = self._made(plan, sizes, call.given.names, sample_ids, epoch, call.objects)
+        form = self._form(self._framework or ("torch" if call.has_tensors else "numpy"))
+        return call.results(made, [view[0] for view in self._on_host(call.given, made, form, ahead)])
 
     def _on_host(self, given: Images, made: Plan, form: OutputFormat, ahead: PlanAhead | None = None) -> list[Any]:
         is_alone = len(given.items) == 1 or torch_worker_seed() is not None

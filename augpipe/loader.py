@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Never, overload
@@ -17,22 +16,18 @@ import numpy.typing as npt
 from typing_extensions import TypeVar
 
 from augpipe.batch import Batch
-from augpipe.cache import CacheStatistics, PixelCache
-from augpipe.cache.file_stamps import FileStamps
-from augpipe.cache.pixels import SeenSizes
-from augpipe.cache.row_indexes import DEFAULT_BYTES, RowIndexes
+from augpipe.cache import CacheStatistics
+from augpipe.cache.row_indexes import DEFAULT_BYTES
 from augpipe.decoding import MAX_PIXELS
 from augpipe.gpu_ops.compiled import background
 from augpipe.gpu_ops.compiled.declared import Overload
 from augpipe.native.compile_ahead import start_compiling
 from augpipe.native.workers import num_usable_cores
-from augpipe.pipeline.batches import BatchMaker, make_ahead
-from augpipe.pipeline.blocks import Request
+from augpipe.pipeline.batch_makers import BatchMakers
 from augpipe.pipeline.choose import BackendName, CacheName, choose
 from augpipe.pipeline.epochs import Epochs
 from augpipe.pipeline.item_line import ItemLine
 from augpipe.pipeline.items import Settings
-from augpipe.pipeline.load_times import PassClock
 from augpipe.pipeline.mosaic_stage import check_mosaics
 from augpipe.pipeline.objects_of_crops import check_kept_objects
 from augpipe.pipeline.passes import Pass, Progress
@@ -51,7 +46,6 @@ from augpipe.sampling.state import STATE_VERSION, check_state, recipe_text
 from augpipe.sources.identity import identity_of
 from augpipe.sources.log_line import tell_source
 from augpipe.sources.protocol import Source, check_unchanged, is_source, stack_of
-from augpipe.sources.targets import has_targets
 from augpipe.validation.arguments import (
     as_count,
     as_epoch,
@@ -62,6 +56,7 @@ from augpipe.validation.arguments import (
     check_choice,
     unknown_argument,
 )
+from augpipe.validation.log_once import log_once
 from augpipe.validation.plural import count
 from augpipe.validation.torch_worker import refuse_torch_worker
 
@@ -71,8 +66,6 @@ if TYPE_CHECKING:
     from augpipe.explain import Explanation
     from augpipe.planning.targets.options import TargetOptions
 
-logger = logging.getLogger("augpipe")
-
 Torch = Literal["torch"]
 Numpy = Literal["numpy"]
 FrameworkName = TypeVar("FrameworkName", bound=Framework, default=Torch)
@@ -80,11 +73,6 @@ FrameworkName = TypeVar("FrameworkName", bound=Framework, default=Torch)
 
 _FIXED = ("source", "batch_size", "shuffle", "sampler", "drop_last", "rank", "world_size", "num_threads", "schedule")
 """What epochs were cut and threads were counted by once a loader is made: set later, it would have no effect."""
-_OF_ONE_PROCESS = ("_running", "_batches", "_batches_recipe", "_seen", "_row_indexes", "_cache", "_stamps")
-"""What a copy of a loader makes again, as a process that is forked does."""
-
-_TOLD: set[str] = set()
-"""What this process has logged and need not say again: a run has several loaders, and one machine and recipe."""
 
 
 class Loader(Generic[FrameworkName]):
@@ -206,13 +194,13 @@ class Loader(Generic[FrameworkName]):
         self._ranks = ranks_of(rank, world_size)
         self.rank, self.world_size = self._ranks.rank, self._ranks.world_size
         if self._ranks.told is not None:
-            _tell_once(*self._ranks.told)
+            log_once(*self._ranks.told)
         self.seed = as_seed(seed)
-        self._prefetch = as_count("prefetch", prefetch)
-        self._num_threads = as_num_threads(num_threads, num_usable_cores())
-        self._max_pixels = as_max_pixels(max_pixels)
-        self._row_index_bytes = as_whole("row_index_bytes", row_index_bytes)
-        if self._row_index_bytes < 0:
+        prefetch = as_count("prefetch", prefetch)
+        threads = as_num_threads(num_threads, num_usable_cores())
+        max_pixels = as_max_pixels(max_pixels)
+        index_bytes = as_whole("row_index_bytes", row_index_bytes)
+        if index_bytes < 0:
             raise ValueError(f"row_index_bytes={row_index_bytes} must be at least 0, which keeps no row index.")
         self.schedule = as_schedule(recipe)
         self._form = OutputFormat(
@@ -221,7 +209,7 @@ class Loader(Generic[FrameworkName]):
         for each in self.schedule.recipes:
             self._form.check(each)
         if self.rank == 0 and not self.schedule.at(0).normalises and self._form.dtype != "uint8":
-            _tell_once(
+            log_once(
                 logging.WARNING,
                 f"the recipe has no Normalize: {self._form.dtype} images hold levels in 0..255, where most networks "
                 'expect about -2..2. Add ops.Normalize(), or choose dtype="uint8" where levels are wanted',
@@ -235,7 +223,7 @@ class Loader(Generic[FrameworkName]):
             framework=framework,
             makes_mosaics=any(each.mosaic is not None for each in self.schedule.recipes),
         )
-        self._first_threads = self._choice.first_threads(None if num_threads is None else self._num_threads)
+        first_threads = self._choice.first_threads(None if num_threads is None else threads)
         options = {
             "classes": classes,
             "split": split,
@@ -273,22 +261,31 @@ class Loader(Generic[FrameworkName]):
         )
         num_left = self._epochs.num_samples % (self.batch_size * self.world_size)
         if not drop_last and 0 < num_left <= self.rank:
-            _tell_once(logging.WARNING, empty_batch_of(self._ranks, num_left))
+            log_once(logging.WARNING, empty_batch_of(self._ranks, num_left))
         self._progress = Progress(self._epochs, tells=self.rank == 0)
         self._identity: dict[str, Any] | None = None
         self._recipe_text = recipe_text(self.schedule)
         self._running: weakref.ref[Pass] | None = None
-        self._clock = PassClock()
+        settings = Settings(
+            source=self.source,
+            recipe=self.schedule.at(0),
+            seed=self.seed,
+            form=self._form,
+            num_threads=threads,
+            first_threads=first_threads,
+            prefetch=prefetch,
+            skips_bad=self._skips_bad,
+            max_pixels=max_pixels,
+            row_index_bytes=index_bytes,
+            recipes_differ=len(self.schedule.stages) > 1,
+            groups_of=None if sampling is None else sampling.groups_of,
+            pins_memory=self._choice.pins_memory,
+            targets=self._targets,
+        )
+        self._makers = BatchMakers(self._choice, settings, self.batch_size)
         # none where commands would need more than the path, or could not write next to it: a split, a pattern, a URL
         is_path = isinstance(source, str | os.PathLike) and split is None and os.path.exists(source)
         self._path = os.fspath(source) if is_path else None
-        self._batches: BatchMaker | None = None
-        self._batches_recipe: Recipe | None = None
-        self._seen: SeenSizes | None = None
-        self._row_indexes: RowIndexes | None = None
-        self._cache: PixelCache | None = None
-        self._stamps: FileStamps | None = None
-        self._process = os.getpid()
         self._compiling = [] if self._choice.is_on_cuda else self._start_compiling()
         if framework == "torch":
             with nullcontext() if "torch" in sys.modules else background.runtime_loading():
@@ -318,13 +315,11 @@ class Loader(Generic[FrameworkName]):
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy stands where the loader does, and begins a pass of its own."""
-        own = {"_progress": copy(self._progress), "skipped": dict(self.skipped), "_compiling": []}
-        return self.__dict__ | dict.fromkeys(_OF_ONE_PROCESS) | own | {"_clock": None}
+        own = {"_progress": copy(self._progress), "skipped": dict(self.skipped), "_makers": copy(self._makers)}
+        return self.__dict__ | own | {"_running": None, "_compiling": []}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._clock = PassClock()
-        self._process = os.getpid()
         self._compiling = [] if self._choice.is_on_cuda else self._start_compiling()
 
     def __repr__(self) -> str:
@@ -357,7 +352,7 @@ class Loader(Generic[FrameworkName]):
     @property
     def cache_statistics(self) -> CacheStatistics | None:
         """What the cache holds and how often it helped; None with cache="off" and before the first pass."""
-        return self._cache.statistics() if self._cache is not None else None
+        return self._makers.cache.statistics() if self._makers.cache is not None else None
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next pass epoch number `epoch`, from its start, whatever was given of it before.
@@ -441,9 +436,9 @@ class Loader(Generic[FrameworkName]):
             raise TypeError(
                 f"places={places!r} is not iterable. Give several: loader.batches([Place(epoch=0, first=0)])."
             )
-        wanted = self._with_makers(self._epochs.requests_at(iter(places), self.schedule, self.seed))
+        requests = self._epochs.requests_at(iter(places), self.schedule, self.seed)
         self._end_running("batches(places)")
-        made = make_ahead(wanted, first_threads=self._first_threads, prefetch=self._prefetch)
+        made = self._makers.make_ahead(requests, self.schedule, self.seed)
         return self._run(self._hand_out(made, "places"))
 
     def sample(self, sample_id: int, epoch: int | None = None, position: int | None = None) -> Batch:
@@ -473,10 +468,8 @@ class Loader(Generic[FrameworkName]):
         recipe = self.schedule.at(number)
         asked = None if position is None else as_whole("position", position)
         request = self._epochs.request_of(recipe, self.seed, number, which, position=asked)
-        self._forget_after_fork()
         background.wait(self._compiling)
-        settings = replace(self._settings(recipe), clock=PassClock())
-        made = self._choice.batch_maker(settings, 1, None).run(iter([request]))
+        made = self._makers.maker_of_one(recipe, self.seed).run(iter([request]))
         check = partial(check_unchanged, self.source)
         (batch,) = hand_out(made, f"sample {which}", self.skipped, check=check, skips_bad=self._skips_bad)
         if asked is not None and batch.sample_ids[0] != which:
@@ -538,35 +531,27 @@ class Loader(Generic[FrameworkName]):
         from augpipe.explain.explain import explain
         from augpipe.explain.trials import Trials
 
-        self._forget_after_fork()
         background.wait(self._compiling)
+        makers = self._makers
         trials = Trials(
-            settings=self._settings(self.recipe),
+            settings=makers.settings(self.recipe, self.seed),
             choice=self._choice,
             epochs=self._epochs,
-            cache=self._cache,
+            cache=makers.cache,
             epoch=self.epoch,
             consumed=self._progress.consumed,
             seconds=seconds / 10,
         )
-        uncounted = nullcontext() if self._cache is None else self._cache.uncounted()
-        with self._clock.stopped(), uncounted:
-            return explain(trials, self._clock.times, self._path, progress)
+        uncounted = nullcontext() if makers.cache is None else makers.cache.uncounted()
+        with makers.clock.stopped(), uncounted:
+            return explain(trials, makers.clock.times, self._path, progress)
 
     def _start_compiling(self) -> list[Overload]:
         decodes = self._choice.backend == "native" and stack_of(self.source) is None
         return start_compiling(self._form, self.schedule.recipes, decodes=decodes)
 
-    def _with_makers(self, requests: Iterator[Request]) -> Iterator[tuple[BatchMaker, Request]]:
-        makers: dict[int, BatchMaker] = {}
-        for request in requests:
-            recipe = self.schedule.at(request.epoch)
-            if id(recipe) not in makers:  # the maker keeps the recipe, and so its id, alive
-                makers[id(recipe)] = self._batch_maker(recipe)
-            yield makers[id(recipe)], request
-
     def _run(self, batches: Generator[Batch, None, None]) -> Pass:
-        running = Pass(batches, self._clock)
+        running = Pass(batches, self._makers.clock)
         self._running = weakref.ref(running)
         return running
 
@@ -575,7 +560,7 @@ class Loader(Generic[FrameworkName]):
         background.wait(self._compiling)
         number, epoch, consumed = self._progress.begin()
         recipe = self.schedule.at(epoch)
-        made = self._batch_maker(recipe).run(self._epochs.requests(recipe, self.seed, epoch, consumed))
+        made = self._makers.maker(recipe, self.seed).run(self._epochs.requests(recipe, self.seed, epoch, consumed))
         batches = self._hand_out(made, f"epoch {epoch}")
         try:
             for batch in batches:
@@ -589,56 +574,7 @@ class Loader(Generic[FrameworkName]):
     def _hand_out(
         self, made: Generator[tuple[Batch, dict[int, str]], None, None], what: str
     ) -> Generator[Batch, None, None]:
-        return hand_out(made, what, self.skipped, check=self._check_files, skips_bad=self._skips_bad)
-
-    def _check_files(self) -> None:
-        check_unchanged(self.source)
-        if self._stamps is not None:
-            self._stamps.check()
-
-    def _batch_maker(self, recipe: Recipe) -> BatchMaker:
-        self._forget_after_fork()
-        if self._batches is None or self._batches_recipe is not recipe:
-            if self._choice.reason is not None:
-                beside = f" next to {self._num_threads} of DALI's" if self._first_threads < self._num_threads else ""
-                _tell_once(logging.INFO, self._choice.reason, f"; threads: {self._first_threads}{beside}")
-            if self._cache is None:
-                self._cache = self._choice.make_cache(len(self.source))
-                if self._cache is not None:
-                    reads_maps = self._targets is not None and has_targets(self.source) and self.source.has_label_maps
-                    self._stamps = FileStamps(self.source, label_maps=bool(reads_maps))
-            settings = replace(self._settings(recipe), stamps=self._stamps)
-            self._batches = self._choice.batch_maker(settings, self.batch_size, self._cache)
-            self._batches_recipe = recipe
-        return self._batches
-
-    def _forget_after_fork(self) -> None:
-        if self._process != os.getpid():  # a fork copies locks as they are
-            self._process = os.getpid()
-            self._batches = self._cache = self._stamps = self._row_indexes = None
-
-    def _settings(self, recipe: Recipe) -> Settings:
-        self._seen = self._seen or SeenSizes(len(self.source))
-        self._row_indexes = self._row_indexes or RowIndexes(self.source, self._row_index_bytes)
-        return Settings(
-            source=self.source,
-            recipe=recipe,
-            seed=self.seed,
-            form=self._form,
-            num_threads=self._num_threads,
-            first_threads=self._first_threads,
-            prefetch=self._prefetch,
-            skips_bad=self._skips_bad,
-            max_pixels=self._max_pixels,
-            row_index_bytes=self._row_index_bytes,
-            recipes_differ=len(self.schedule.stages) > 1,
-            seen=self._seen,
-            row_indexes=self._row_indexes,
-            groups_of=None if self._epochs.sampling is None else self._epochs.sampling.groups_of,
-            pins_memory=self._choice.pins_memory,
-            targets=self._targets,
-            clock=self._clock,
-        )
+        return hand_out(made, what, self.skipped, check=self._makers.check_files, skips_bad=self._skips_bad)
 
     def _end_running(self, by: str) -> None:
         running = self._running() if self._running is not None else None
@@ -655,9 +591,3 @@ def as_source(source: Any, options: dict[str, Any]) -> Source:
     from augpipe.datasets.open import open_source
 
     return open_source(source, **options)
-
-
-def _tell_once(level: int, text: str, more: str = "") -> None:
-    if text not in _TOLD and logger.isEnabledFor(level):
-        _TOLD.add(text)
-        logger.log(level, "%s%s", text, more)

@@ -4,9 +4,7 @@ import logging
 from dataclasses import dataclass
 from typing import Literal
 
-logger = logging.getLogger("augpipe")
-
-_TOLD: set[str] = set()
+from augpipe.validation.log_once import log_once
 
 Format = Literal["JPEG", "PNG", "WebP", "GIF", "BMP", "TIFF"]
 
@@ -60,9 +58,8 @@ class Header:
 def tell_of_lost_bits(name: str) -> None:
     """Warn, once a process, of a file whose header says `loses_bits`."""
     text = "holds more than 8 bits a channel, of which the highest 8 are kept, here and in all such files"
-    if text not in _TOLD:
-        _TOLD.add(text)
-        logger.warning("%s %s. To scale the levels otherwise, convert the files to 8 bits first", name, text)
+    remedy = "To scale the levels otherwise, convert the files to 8 bits first"
+    log_once(logging.WARNING, "%s %s. %s", name, text, remedy, key=text)
 
 
 def check_size(height: int, width: int, max_pixels: int) -> None:

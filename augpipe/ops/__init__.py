@@ -22,6 +22,7 @@ from augpipe.ops.op import Op as Op
 from augpipe.ops.output_frame import *
 from augpipe.ops.perspective import *
 from augpipe.ops.resizes import *
+from augpipe.ops.shear import *
 from augpipe.ops.tone import *
 from augpipe.ops.weather import *
 

@@ -5,10 +5,19 @@ from itertools import permutations
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from augpipe.gpu_ops.image.program_rows import CONTRAST, HSV, MATRIX
+from augpipe.ops.colour_matrices import (
+    brightened,
+    contrasted,
+    into_numbers,
+    linear,
+    out_of_numbers,
+    saturated,
+    shifted,
+    turned,
+)
 from augpipe.ops.colour_program import ColourStep
 from augpipe.ops.common_ops import FactorOp, Factors, SwitchOp
 from augpipe.ops.draws import Draw, Limits, Number, Within
@@ -31,12 +40,6 @@ __all__ = [
     "Saturation",
 ]
 
-Float = npt.NDArray[np.float64]
-
-LUMA = np.array([0.299, 0.587, 0.114])
-"""What each channel adds to a gray level (ITU-R BT.601), as in Pillow and torchvision."""
-MID_GREY = 127.5
-TO_YIQ = np.array([[0.299, 0.587, 0.114], [0.595716, -0.274453, -0.321263], [0.211456, -0.522591, 0.311135]])
 PERMUTATIONS = np.array(list(permutations(range(3))))
 About = Literal["mid_grey", "mean"]
 Space = Literal["yiq", "hsv"]
@@ -48,45 +51,9 @@ PCA_VALUES = np.array([0.2175, 0.0188, 0.0045])
 """Principal components of ImageNet's colours in 0..1 (Krizhevsky et al. 2012, section 4.1): fb.resnet.torch."""
 
 
-def linear(matrices: Float, shifts: Float | None = None) -> Float:
-    """(n, 3, 4) of (n, 3, 3) matrices and (n, 3) shifts in levels."""
-    whole = np.zeros((len(matrices), 3, 4))
-    whole[:, :, :3] = matrices
-    if shifts is not None:
-        whole[:, :, 3] = shifts
-    return whole
-
-
-def brightened(factors: Float) -> Float:
-    """(n, 3, 4) that multiply the levels."""
-    return linear(factors[:, None, None] * np.eye(3))
-
-
-def contrasted(factors: Float) -> Float:
-    """(n, 3, 4) that move the levels away from mid-grey."""
-    return linear(factors[:, None, None] * np.eye(3), np.repeat((1.0 - factors)[:, None] * MID_GREY, 3, axis=1))
-
-
-def saturated(factors: Float) -> Float:
-    """(n, 3, 4) that move each pixel away from its own gray."""
-    kept = factors[:, None, None]
-    return linear(kept * np.eye(3) + (1.0 - kept) * np.tile(LUMA, (3, 1)))
-
-
 def make_gray(frame: Frame) -> None:
     """Make each channel the gray level."""
     frame.combine_channels(saturated(np.zeros(frame.num)), np.ones(frame.num, np.bool_))
-
-
-def turned(turns: Float) -> Float:
-    """(n, 3, 4) that turn the plane of chroma by parts of a whole turn."""
-    angles = 2.0 * np.pi * turns
-    cosines, sines = np.cos(angles), np.sin(angles)
-    turn = np.zeros((len(turns), 3, 3))
-    turn[:, 0, 0] = 1.0
-    turn[:, 1, 1], turn[:, 1, 2] = cosines, sines
-    turn[:, 2, 1], turn[:, 2, 2] = -sines, cosines
-    return linear(np.linalg.inv(TO_YIQ) @ turn @ TO_YIQ)
 
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -96,19 +63,6 @@ Normalized = Annotated[
     told("must be a mean in 0..1 and a std in 0.001..1, each of R, G and B: {name}=[[0.5, 0.5, 0.5], [0.5, 0.5, 0.5]]"),
 ]
 """The mean and the std of a `Normalize`."""
-Three = tuple[float, float, float]
-
-
-def into_numbers(mean: Three, std: Three) -> Float:
-    """(3, 4) that make of levels what normalises to 0..1, times 255."""
-    made: Float = linear(np.diag(1.0 / np.array(std))[None], -255.0 * np.array([mean]) / np.array([std]))[0]
-    return made
-
-
-def out_of_numbers(mean: Three, std: Three) -> Float:
-    """(3, 4), the inverse of `into_numbers`."""
-    made: Float = linear(np.diag(np.array(std))[None], 255.0 * np.array([mean]))[0]
-    return made
 
 
 class Brightness(FactorOp):
@@ -336,8 +290,7 @@ class Lighting(Op):
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         shifts = 255.0 * (drawn["amounts"] * PCA_VALUES) @ PCA_VECTORS.T
-        matrices = np.broadcast_to(np.eye(3), (len(shifts), 3, 3))
-        frame.combine_channels(linear(matrices, shifts), self.changes(drawn))
+        frame.combine_channels(shifted(shifts), self.changes(drawn))
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         return "light " + " ".join(f"{value:+.2f}" for value in drawn["amounts"]) if drawn["amounts"].any() else ""

@@ -14,6 +14,7 @@ from augpipe.gpu_ops.image import affine
 from augpipe.gpu_ops.image.plan_records import BEND
 from augpipe.gpu_ops.image.program_rows import FILL, HSV, MATRIX, NOISE, SHADE, SHUFFLE, TABLE, TABLE_BYTES, VIGNETTE
 from augpipe.gpu_ops.image.rows import GRID, SPLINE
+from augpipe.ops.colour_matrices import shifted
 from augpipe.ops.colour_program import ColourStep
 
 if TYPE_CHECKING:
@@ -313,9 +314,7 @@ class Frame:
     def shift_colour(self, levels: Float) -> None:
         """Add (n, 3) 8-bit levels to the channels."""
         if self.steps or self.has_cast:
-            matrices = np.zeros((len(levels), 3, 4))
-            matrices[:, :, :3], matrices[:, :, 3] = np.eye(3), levels
-            self.combine_channels(matrices, (levels != 0.0).any(axis=1))
+            self.combine_channels(shifted(levels), (levels != 0.0).any(axis=1))
             return
         self.cast = levels
         self.has_cast = True
@@ -360,25 +359,23 @@ class Frame:
 
         (n, k) weights, k of them at most `program_rows.TABLE_BYTES` in float32.
         """
-        step = ColourStep.of(kind, sizes[:, None].astype(np.float64), applied)
-        step.tables = np.zeros((len(applied), TABLE_BYTES), np.uint8)
-        step.tables.view(np.float32)[:, : weights.shape[1]] = weights
-        self.steps.append(step)
+        self._add_with_table(kind, sizes[:, None].astype(np.float64), applied, weights.astype(np.float32))
 
     def shuffle(self, grid: tuple[int, int], sources: Int, applied: Bool) -> None:
         """Show in each of a `grid` of cells, along the height and along the width, what stood in another one, by (n, k)
         numbers of cells, row by row."""
         numbers = np.broadcast_to(np.array(grid, np.float64), (len(applied), 2))
-        step = ColourStep.of(SHUFFLE, numbers, applied)
-        step.tables = np.zeros((len(applied), TABLE_BYTES), np.uint8)
-        step.tables[:, : sources.shape[1]] = sources
-        self.steps.append(step)
+        self._add_with_table(SHUFFLE, numbers, applied, sources.astype(np.uint8))
 
     def shade(self, numbers: Float, edges: npt.NDArray[np.uint32], applied: Bool) -> None:
         """Darken polygons, by (n, k) numbers of a `SHADE` and (n, m) ends of edges."""
-        step = ColourStep.of(SHADE, numbers, applied)
+        self._add_with_table(SHADE, numbers, applied, edges.astype(np.uint32))
+
+    def _add_with_table(self, kind: int, numbers: Float, applied: Bool, values: npt.NDArray[Any]) -> None:
+        """Add a step whose table holds (n, k) values of any type, as its first bytes."""
+        step = ColourStep.of(kind, numbers, applied)
         step.tables = np.zeros((len(applied), TABLE_BYTES), np.uint8)
-        step.tables.view(np.uint32)[:, : edges.shape[1]] = edges
+        step.tables.view(values.dtype)[:, : values.shape[1]] = values
         self.steps.append(step)
 
     def add_noise(

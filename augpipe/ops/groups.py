@@ -14,7 +14,7 @@ from augpipe.ops.crops import seen_beyond
 from augpipe.ops.frame import Frame
 from augpipe.ops.frame_part import PartOfFrame
 from augpipe.ops.kinds import Ops
-from augpipe.ops.op import NO_BENDS, Beyond, Border, Drawn, Fill, Op, Probability, bends_in_turn, keyed
+from augpipe.ops.op import NO_BENDS, Beyond, Border, Drawn, Fill, Op, Probability, bends_in_turn, keyed, product
 from augpipe.ops.random_words import RandomWords
 from augpipe.validation.models import ListOf, changed, told
 
@@ -350,12 +350,7 @@ class AllOf(Group):
 
     @property
     def num_variants(self) -> int | None:
-        product = 1
-        for op in self.ops:
-            if op.num_variants is None:
-                return None
-            product *= op.num_variants
-        return product
+        return product(op.num_variants for op in self.ops)
 
     @property
     def draws_text(self) -> str:

@@ -205,8 +205,7 @@ class Op(Checked):
     @property
     def num_variants(self) -> int | None:
         """How many outcomes it can draw; None where a range is continuous or depends on the image."""
-        counts = [draw.num_variants(self) for draw in self.draws]
-        return None if None in counts else prod(count for count in counts if count is not None)
+        return product(draw.num_variants(self) for draw in self.draws)
 
     @property
     def alternates(self) -> bool:
@@ -347,6 +346,12 @@ def keyed(ops: Sequence[Op]) -> tuple[tuple[str, Op], ...]:
             seen[op.key] += 1  # of a user's own name
         named[name] = op
     return tuple(named.items())
+
+
+def product(counts: Iterable[int | None]) -> int | None:
+    """The product of numbers of variants; None where one of them is."""
+    known = list(counts)
+    return None if None in known else prod(count for count in known if count is not None)
 
 
 def pair(size: int | tuple[int, int]) -> tuple[int, int]:

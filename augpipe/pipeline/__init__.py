@@ -1,1 +1,1 @@
-"""The way of a batch: `batches.stages_of` lists its stages, a module each."""
+"""The way of a batch: `stages.stages_of` lists its stages, a module each."""

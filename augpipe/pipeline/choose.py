@@ -9,11 +9,12 @@ from typing import Any, Literal, get_args
 from augpipe.cache import PixelCache
 from augpipe.cache.budget import as_cache_bytes
 from augpipe.native.workers import num_usable_cores
-from augpipe.pipeline.batches import BatchMaker, Output
+from augpipe.pipeline.batches import BatchMaker
 from augpipe.pipeline.dali_stage import DaliStage
 from augpipe.pipeline.host_output import HostOutput
 from augpipe.pipeline.items import Settings
 from augpipe.pipeline.stack_output import StackOutput, stack_for
+from augpipe.pipeline.stages import Output
 from augpipe.planning.output_format import Framework, import_torch
 from augpipe.validation.arguments import check_choice
 

@@ -11,7 +11,7 @@ from typing import cast
 
 from PIL import ImageFont
 
-logger = logging.getLogger("augpipe")
+from augpipe.validation.log_once import log_once
 
 OWN = ""
 """The name of Pillow's own font, of Latin letters."""
@@ -33,8 +33,6 @@ _CJK = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC", "FUL
 """How Unicode's names of Chinese, Japanese and Korean letters begin."""
 _PROBE_PX = 16
 """The size at which a font is asked for a letter."""
-_TOLD: set[str] = set()
-"""The Debian packages that this process has logged."""
 
 
 @cache
@@ -74,12 +72,11 @@ def package_of(letter: str) -> str | None:
 
 def tell_missing(package: str, letters: str, shown: str) -> None:
     """Log once a process which Debian package draws letters that no font here has."""
-    if package in _TOLD:
-        return
-    _TOLD.add(package)
-    logger.warning(
+    log_once(
+        logging.WARNING,
         "No font here has %s: preview sheets show %s. On Debian and Ubuntu, install %s to draw this script.",
         *(letters, shown, package),
+        key=package,
     )
 
 

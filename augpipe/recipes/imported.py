@@ -9,6 +9,7 @@ from typing import Any
 
 from augpipe.recipes.importers import albumentations, hugging_face, kornia, timm, torchvision
 from augpipe.recipes.importers.findings import Findings
+from augpipe.recipes.importers.one_recipe import recipe_fields
 from augpipe.recipes.importers.reasons import in_their_words
 from augpipe.recipes.importers.rows import Row, table_of
 from augpipe.recipes.importers.text import found_in as found_in_text
@@ -211,7 +212,7 @@ def _check_library(library: str, transform: Any) -> None:
 
 
 def _imported(found: Findings, strict: bool | None) -> Imported:
-    fields = found.recipe_fields(strict)
+    fields = recipe_fields(found, strict)
     try:
         recipe = Recipe.model_validate({"name": f"from {found.source}", **fields})
     except FieldError as error:

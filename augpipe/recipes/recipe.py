@@ -20,7 +20,7 @@ from augpipe.ops.custom import Custom
 from augpipe.ops.kinds import Ops, is_list
 from augpipe.ops.mixing import CopyPaste, Mixing
 from augpipe.ops.mosaic import Mosaic, refused
-from augpipe.ops.op import Beyond, Fill
+from augpipe.ops.op import Beyond, Fill, product
 from augpipe.ops.view_passes import (
     MOST_PASSES,
     Keyed,
@@ -34,7 +34,8 @@ from augpipe.ops.view_passes import (
     sized_ops,
 )
 from augpipe.recipes.toml_file import TomlFile, read_toml, validated
-from augpipe.recipes.view import View, border_text, product
+from augpipe.recipes.view import View, border_text
+from augpipe.validation.log_once import log_once
 from augpipe.validation.models import ListOf, changed
 from augpipe.validation.suggest import nearest_file
 
@@ -46,9 +47,6 @@ raises it; recipes, states and runs carry it. A recipe without it means the rele
 without it is of 1."""
 PIXELS_OF_PASSES = 3
 """The same of recipes that take several passes: until 2 all was one, with steps behind all geometry."""
-
-_TOLD: set[str] = set()
-"""What this process has been told, once."""
 
 Border = Literal["context", "reflect", "reflect_101", "wrap", "edge", "constant"]
 Interpolation = Literal["bilinear", "bicubic", "nearest", "random"]
@@ -117,11 +115,11 @@ class Recipe(TomlFile):
     @model_validator(mode="after")
     def _blurs_by_one_filter(self) -> Self:
         blurs = any(inner.op == "blur" for view in self.all_views for op in view.ops for inner in op.flat)
-        if blurs and "blur" not in _TOLD and logger.isEnabledFor(logging.INFO):
-            _TOLD.add("blur")
-            logger.info(
+        if blurs:
+            log_once(
+                logging.INFO,
                 "blur widens the look-up, and so acts before all colours. gaussian_blur (ops.GaussianBlur) acts where "
-                "it is listed, in 0.3 ms a view, for which blur takes 0.4 and turned 3.4 (224 pixels, a sigma of 2)."
+                "it is listed, in 0.3 ms a view, for which blur takes 0.4 and turned 3.4 (224 pixels, a sigma of 2).",
             )
         if blurs and self.interpolation != "bilinear":
             raise ValueError(

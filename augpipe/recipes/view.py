@@ -12,7 +12,7 @@ from augpipe.ops import Grayscale, KeepObjects, Op
 from augpipe.ops.geometry import last_swap, within_swapped
 from augpipe.ops.groups import Group, ignores_turn
 from augpipe.ops.kinds import Ops
-from augpipe.ops.op import Beyond, bends_in_turn, keyed
+from augpipe.ops.op import Beyond, bends_in_turn, keyed, product
 from augpipe.ops.resizes import left_unlike, one_size
 from augpipe.ops.sized_crops import PlacedCrop
 from augpipe.ops.view_passes import has_own_look, moves
@@ -171,13 +171,3 @@ def border_text(beyond: Beyond) -> str:
     """A border as messages show it."""
     border, fill = beyond
     return f"{border} {[round(level, 3) for level in fill]}" if border == "constant" else border
-
-
-def product(counts: Iterable[int | None]) -> int | None:
-    """The product of numbers of variants; None where one of them is."""
-    total = 1
-    for count in counts:
-        if count is None:
-            return None
-        total *= count
-    return total

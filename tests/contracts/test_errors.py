@@ -349,7 +349,7 @@ def test_replacements_in_batches_of_whole_images(backend: Backend) -> None:
 def test_a_folder_of_bad_and_odd_files(
     backend: Backend, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("augpipe.decoding.header._TOLD", set())
+    monkeypatch.setattr("augpipe.validation.log_once._LOGGED", set())
     bad = {name: data for name, (data, _) in bad_files().items()}
     odd = {name: data for name, (data, _) in odd_files().items()}
     write_files(tmp_path, bad | odd | {f"good {i}.jpg": data for i, data in enumerate(JPEGS)})

@@ -133,7 +133,7 @@ def test_our_own_threads_are_few_until_dali_leaves_images_to_them(
 
     monkeypatch.setattr("augpipe.pipeline.dali_stage.WorkerPool", type("Other", (WorkerPool,), {"grow_to": grow_to}))
     monkeypatch.setattr(WorkerPool, "grow_to", growing)
-    monkeypatch.setattr("augpipe.loader._TOLD", set())
+    monkeypatch.setattr("augpipe.validation.log_once._LOGGED", set())
     caplog.set_level(logging.INFO, "augpipe")
     options = {"num_threads": None, "batch_size": 5}
     found = list(AUTO.loader(contents, CENTRE, **options))
@@ -247,7 +247,7 @@ def test_auto_tells_what_it_chose(is_there: bool, monkeypatch: pytest.MonkeyPatc
         pytest.skip("DALI is not installed")
     if not is_there:
         monkeypatch.setitem(sys.modules, "nvidia.dali", None)
-    monkeypatch.setattr("augpipe.loader._TOLD", set())
+    monkeypatch.setattr("augpipe.validation.log_once._LOGGED", set())
     caplog.set_level(logging.INFO, "augpipe")
     list(AUTO.loader(FILES[:1], CENTRE))
     (line,) = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]

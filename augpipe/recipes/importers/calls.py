@@ -10,8 +10,7 @@ from augpipe.recipes.importers.command_line import is_parsed, options_of
 from augpipe.recipes.importers.constants import LIBRARIES, MODULES, USUAL_NAMES, WRAPPERS, constant
 from augpipe.recipes.importers.functions import OF_SCRIPT
 from augpipe.recipes.importers.lines import written_line
-from augpipe.recipes.importers.names import Default, Known, Meaning, Names, changes, names_within
-from augpipe.recipes.importers.places import HOLDERS, Place, places_of
+from augpipe.recipes.importers.names import Default, Known, Meaning, Names
 
 TORCHVISION = "torchvision.transforms"
 
@@ -109,77 +108,11 @@ class Script:
         assert isinstance(node, ast.Expr)
         return self.value(node.value, self.names)
 
-    def find(self, name: str | None = None) -> Call:
-        """The recipe that a name, a line, or a call of a function stands for; without one, the only one.
-
-        Args:
-            name: as `train`, `transforms['train']`, `get_transforms(phase='train', size=224)`, or any of its lines, as
-                `12`.
-
-        Raises:
-            ValueError: it is not there, there are several, or it is more than calls and literals.
-        """
-        if name is None and len(self.body) == 1 and isinstance(self.body[0], ast.Expr):
-            return self._call(self.body[0].value, self.names)
-        places = places_of(self.body)
-        told = ", ".join(place.told for place in places)
-        if name is None and len(places) != 1:
-            how = f"as train.py:{places[0].label} or name={places[0].label!r}" if places else ""
-            remedy = f"Name one of them, {how}: {told}." if places else "Give one, as NAME = A.Compose([...])."
-            raise ValueError(f"the text holds {len(places)} recipes. {remedy}")
-        name = (name or places[0].label).strip()
-        named = [place for place in places if _unquoted(place.label) == _unquoted(name)]
-        if not named and name.isdecimal():
-            named = [place for place in places if place.node.lineno <= int(name) <= (place.node.end_lineno or 0)]
-            if not named:
-                raise ValueError(f"the text has no recipe in line {name}. It has {told or 'none'}.")
-        if len(named) > 1:
-            raise ValueError(f"{name} is of {len(named)} recipes. Give each a line of its own.")
-        for place in named:
-            is_returned = place.function is not None and any(map(_gives, ast.walk(place.function)))
-            is_set_again = name.isdecimal() and self.names.values.get(place.label, place) is None
-            if is_set_again or place.label not in self.names.values or (place.function is not None and not is_returned):
-                return self._call(place.node, self._names_at(place))
-        asked = _expression(named[0].label if named else name)
-        first = next((one.id for one in ast.walk(asked) if isinstance(one, ast.Name)), None) if asked else None
-        found = self.names.values.get(first or "")
-        is_keyed = isinstance(asked, ast.Subscript) and isinstance(found, ast.Dict)
-        if asked is None or first not in self.names.values or is_keyed:
-            raise ValueError(f"the text assigns no {name}. It has {told or 'no recipe'}.")
-        is_attribute = isinstance(asked, ast.Attribute) and isinstance(asked.value, ast.Name)
-        if isinstance(found, ast.ClassDef) and not is_attribute:
-            instead = f", or name one of {told}" if told else ""
-            raise ValueError(
-                f"{first} is a class, which is not run. Write a function that returns the transforms{instead}."
-            )
-        if isinstance(asked, ast.Name) and isinstance(found, ast.FunctionDef | ast.Dict):
-            if isinstance(found, ast.Dict):
-                raise ValueError(f"{name} holds several. Name one of them: {told}.")
-            asked = ast.copy_location(ast.Call(func=asked, args=[], keywords=[]), asked)
-        return self._call(asked, self.names)
-
-    def _names_at(self, place: Place) -> Names:
-        """The names where a recipe stands: arguments at their defaults, and the statements before it."""
-        around = names = self.names
-        for outer, before, later in place.steps():
-            if isinstance(outer, ast.FunctionDef):
-                names = self._with_arguments(outer, around, (), {})
-            elif not isinstance(outer, ast.ClassDef | ast.If):
-                names = names.after(outer)  # what a loop or a block changes
-            for one in before:
-                names = self._behind(one, names)
-            around = around if isinstance(outer, ast.ClassDef) else names  # methods do not see names of their class
-            for one in later if place.target else ():
-                if changes(place.target, one):
-                    told = f"{place.target} as line {place.node.lineno} has it"
-                    self._assume(f"{told}: what line {one.lineno} changes is not read.")
-        return names.bound(dict.fromkeys(names_within(place.way[-1])))
-
-    def _behind(self, node: ast.stmt, names: Names) -> Names:
+    def behind(self, node: ast.stmt, names: Names) -> Names:
         """The names behind a statement that gives nothing back; those of a branch that may be taken are not known."""
         if isinstance(node, ast.If) and (is_true := self._is_true(node.test, names)) is not None:
             for one in node.body if is_true else node.orelse:
-                names = self._behind(one, names)
+                names = self.behind(one, names)
             return names
         return names.after(node)
 
@@ -201,21 +134,6 @@ class Script:
         except (ValueError, TypeError):
             self.assumed[:] = assumed
         return None
-
-    def _call(self, node: ast.expr, names: Names) -> Call:
-        made = self.value(node, names)
-        several = made if isinstance(made, dict) else dict(enumerate(made)) if isinstance(made, list | tuple) else {}
-        held = [key for key, one in several.items() if isinstance(one, Call) and one.name in HOLDERS]
-        if len(held) > 1 or (held and isinstance(made, dict)):
-            shown = ", ".join(f"{ast.unparse(node)}[{key!r}]" for key in held)
-            raise ValueError(f"{ast.unparse(node)} holds several. Name one of them: {shown}.")
-        first = next((one for one in made if isinstance(one, Call)), None) if isinstance(made, list | tuple) else None
-        if first:  # transforms without a Compose around them
-            module = TORCHVISION if TORCHVISION.startswith(f"{first.library}.") else first.library
-            return Call(path=f"{module}.Compose", line=first.line, args=(list(made),))
-        if not isinstance(made, Call):
-            raise ValueError(f"line {node.lineno}: {_shown(node)} is not a call of a library's transform.")
-        return made
 
     def value(self, node: ast.expr, names: Names) -> Any:
         """What an expression says: a literal, a `Call`, a list of them, or a constant of a library by its name.
@@ -245,7 +163,7 @@ class Script:
                 if isinstance(value, Known):
                     return value.value
                 if isinstance(value, Default):
-                    self._assume(value.told)
+                    self.assume(value.told)
                     return self._once(node, value.value, around)
                 if isinstance(value, ast.FunctionDef):
                     return _lambda(TORCHVISION, node, value)
@@ -283,30 +201,31 @@ class Script:
             )
         call = f"call {' or '.join(map(_example, callable_by))}, or " if callable_by else ""
         raise ValueError(
-            f"line {node.lineno}: {_shown(node)} is known only when the script runs. Write its value there, or {call}"
+            f"line {node.lineno}: {shown(node)} is known only when the script runs. Write its value there, or {call}"
             "give the object itself instead of the text."
         )
 
     def _option(self, node: ast.Attribute) -> Any:
         """An argument of the command line, at its default."""
         option = self.options[node.attr]
-        self._assume(f"{ast.unparse(node)}={ast.unparse(option.default)}, as {option.name} has it by default.")
+        self.assume(f"{ast.unparse(node)}={ast.unparse(option.default)}, as {option.name} has it by default.")
         return self.value(option.default, self.names)
 
-    def _assume(self, told: str) -> None:
+    def assume(self, told: str) -> None:
+        """Something was taken as it may not be when the script runs."""
         if told not in self.assumed:
             self.assumed.append(told)
 
     def _once(self, node: ast.expr, value: ast.expr, names: Names) -> Any:
         if value in self._under_way:
-            raise ValueError(f"line {node.lineno}: {_shown(node)} is made of itself. Write its value.")
+            raise ValueError(f"line {node.lineno}: {shown(node)} is made of itself. Write its value.")
         self._under_way.append(value)
         try:
             return self.value(value, names)
         finally:
             self._under_way.pop()
 
-    def _with_arguments(
+    def with_arguments(
         self, function: ast.FunctionDef, names: Names, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Names:
         """The names within a function that is called so; arguments that are not given are at their defaults.
@@ -338,7 +257,7 @@ class Script:
             raise ValueError(f"{function.name} calls itself. Write the calls that it makes.")
         self._under_way.append(function)
         try:
-            names = self._with_arguments(function, around, args, kwargs)
+            names = self.with_arguments(function, around, args, kwargs)
             return self._given_back(function, function.body, names)[0]
         finally:
             self._under_way.pop()
@@ -349,13 +268,13 @@ class Script:
             if isinstance(node, ast.Return) and node.value is not None:
                 return self.value(node.value, names), names
             if not any(isinstance(one, ast.Return) for one in ast.walk(node)) or isinstance(node, ast.FunctionDef):
-                names = self._behind(node, names)
+                names = self.behind(node, names)
                 continue
             is_true = self._is_true(node.test, names) if isinstance(node, ast.If) else None
             if is_true is None or not isinstance(node, ast.If):
-                shown = f"if {ast.unparse(node.test)}" if isinstance(node, ast.If) else "a loop or a block"
+                told = f"if {ast.unparse(node.test)}" if isinstance(node, ast.If) else "a loop or a block"
                 raise ValueError(
-                    f"line {node.lineno}: {function.name} returns by {shown}, and what it does is known only when the "
+                    f"line {node.lineno}: {function.name} returns by {told}, and what it does is known only when the "
                     f"script runs. Call it with its arguments, as {_example(function)}, or name the line of a recipe."
                 )
             made, names = self._given_back(function, node.body if is_true else node.orelse, names)
@@ -372,7 +291,7 @@ class Script:
                 raise ValueError(f"more than {MAX_LENGTH} items")
             return ARITHMETIC[type(kind)](*values)
         except (TypeError, ValueError, ArithmeticError) as error:
-            raise ValueError(f"line {node.lineno}: {_shown(node)} cannot be computed: {error}.") from None
+            raise ValueError(f"line {node.lineno}: {shown(node)} cannot be computed: {error}.") from None
 
     def _item(self, node: ast.Subscript, held: Any, place: Any) -> Any:
         try:
@@ -380,7 +299,7 @@ class Script:
                 raise TypeError("it has no items")
             return held[place]
         except (TypeError, LookupError) as error:
-            raise ValueError(f"line {node.lineno}: {_shown(node)} is not there: {error}.") from None
+            raise ValueError(f"line {node.lineno}: {shown(node)} is not there: {error}.") from None
 
     def _path(self, node: ast.expr, names: Names) -> str:
         """The full name of something of a library; empty for anything else."""
@@ -413,7 +332,7 @@ class Script:
         if not path and isinstance(node.func, ast.Name) and names.find(node.func.id) is None:
             path = f"{self.star}{node.func.id}"  # as in a part of a script, without its imports
         if not path:
-            raise ValueError(f"line {node.lineno}: {_shown(node.func)} is not a transform of a library.")
+            raise ValueError(f"line {node.lineno}: {shown(node.func)} is not a transform of a library.")
         if path in WRAPPERS and args:
             return args[0]
         return Call(path=path, line=node.lineno, args=args, kwargs=kwargs)
@@ -424,17 +343,6 @@ def _lambda(path: str, node: ast.expr, fn: ast.AST | None) -> Call:
     line = written_line(fn)
     name = path if path.endswith(".Lambda") else f"{path}.Lambda"
     return Call(path=name, line=node.lineno, kwargs={} if line is None else {"lambd": line})
-
-
-def _expression(text: str) -> ast.expr | None:
-    try:
-        return ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError):
-        return None
-
-
-def _gives(node: ast.AST) -> bool:
-    return isinstance(node, ast.Return) and node.value is not None
 
 
 def _parameters(function: ast.FunctionDef) -> dict[str, ast.expr | None]:
@@ -453,10 +361,7 @@ def _example(function: ast.FunctionDef, name: str = "") -> str:
     return f"{function.name}({', '.join(f'{one}=...' for one in named)})"
 
 
-def _unquoted(name: str) -> str:
-    return name.replace("'", "").replace('"', "")
-
-
-def _shown(node: ast.expr) -> str:
+def shown(node: ast.expr) -> str:
+    """An expression for a message."""
     text = ast.unparse(node)
     return text if len(text) <= 60 else f"{text[:57]}..."

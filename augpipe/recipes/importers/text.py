@@ -15,6 +15,7 @@ from augpipe.recipes.importers.calls import Call, Script, with_calls
 from augpipe.recipes.importers.findings import Findings
 from augpipe.recipes.importers.kornia_values import OF_FUNCTIONS
 from augpipe.recipes.importers.makers import either_way, twice
+from augpipe.recipes.importers.script_recipe import find_recipe
 from augpipe.validation.suggest import nearest
 
 OLD_NAMES = {"resample": "interpolation", "fillcolor": "fill"}
@@ -49,7 +50,7 @@ def found_in(text: str, name: str | None = None, version: str | None = None) -> 
     """
     script = Script(text)
     try:
-        call = script.find(name)
+        call = find_recipe(script, name)
     except RecursionError:
         raise ValueError("the text nests expressions too deeply. Write their values.") from None
     held = {one.library for one in call.args if isinstance(one, Call)}

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from augpipe.recipes.importers.calls import Call, Script, with_calls
 from augpipe.recipes.importers.functions import OF_SCRIPT, Pixels
+from augpipe.recipes.importers.script_recipe import find_recipe
 
 Transform = Callable[[Pixels], npt.NDArray[Any]]
 """What a library makes of an (H, W, 3) image: (H, W, channels) levels, or 255 times what it normalises."""
@@ -23,7 +24,7 @@ def of_text(text: str, name: str | None = None) -> Any:
     Raises:
         ValueError: there are none, or their library is not installed, or does not take these arguments.
     """
-    return _built("", Script(text).find(name))
+    return _built("", find_recipe(Script(text), name))
 
 
 def installed(made: Any) -> str:

@@ -21,6 +21,7 @@ from augpipe.preview import Contents, by_op, draw_sheet, fonts, over_epochs, tex
 from augpipe.preview.draw import ACCENT, BACKGROUND
 from augpipe.preview.layout import CAPTION_PX, MAX_WIDTH_PX, MIN_CELL_PX, arrange
 from augpipe.recipes.parts import only_ops, without_normalize
+from augpipe.validation import log_once
 
 SEED = 11
 DEEP = recipes.deep_image(size=32, scales=(40, 64))
@@ -362,7 +363,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     def forget() -> None:
         for known in (fonts._candidates, fonts._opens, fonts.has_letter, fonts.font_of, text._letter):
             known.cache_clear()
-        fonts._TOLD.clear()
+        log_once._LOGGED.clear()
 
     def use(*names: str, matplotlib: bool = False, folders: tuple[str, ...] = ()) -> None:
         monkeypatch.setattr(fonts, "FALLBACKS", names)

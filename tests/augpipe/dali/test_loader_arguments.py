@@ -51,7 +51,7 @@ def test_dali_on_a_system_that_it_is_not_built_for(monkeypatch: pytest.MonkeyPat
 def test_auto_is_native_on_the_cpu_whatever_is_installed(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("augpipe.loader._TOLD", set())
+    monkeypatch.setattr("augpipe.validation.log_once._LOGGED", set())
     caplog.set_level(logging.INFO, "augpipe")
     list(make())
     assert [record.getMessage() for record in caplog.records] == [

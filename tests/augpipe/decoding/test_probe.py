@@ -62,7 +62,7 @@ def test_bits_of_what_is_refused_are_not_told() -> None:
 def test_the_first_file_of_more_than_8_bits_is_named_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("augpipe.decoding.header._TOLD", set())
+    monkeypatch.setattr("augpipe.validation.log_once._LOGGED", set())
     deep, plain = png_16_bit_rgb(np.zeros((45, 61, 3), np.uint16)), OTHERS["PNG rgb"]
     assert probe(tiff(np.zeros((5, 4, 3), np.uint16)), max_pixels=MAX_PIXELS).loses_bits
     with caplog.at_level(logging.WARNING, "augpipe"):
@@ -76,7 +76,7 @@ def test_the_first_file_of_more_than_8_bits_is_named_once(
 def test_a_pillow_image_of_16_bits_is_named(
     is_in_a_data_set: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("augpipe.decoding.header._TOLD", set())
+    monkeypatch.setattr("augpipe.validation.log_once._LOGGED", set())
     deep = Image.fromarray(np.full((5, 4), 4000, np.uint16))
     with caplog.at_level(logging.WARNING, "augpipe"):
         if is_in_a_data_set:

@@ -19,10 +19,11 @@ from augpipe.explain import advice, explain, trials
 from augpipe.explain.explain import Step
 from augpipe.explain.parts import Parts, time_parts
 from augpipe.pipeline import batches, load_times
-from augpipe.pipeline.batches import BatchMaker, Stage, Work
+from augpipe.pipeline.batches import BatchMaker
 from augpipe.pipeline.blocks import Block
 from augpipe.pipeline.items import BatchInProgress, Settings
 from augpipe.pipeline.load_times import LoadTimes, PassClock
+from augpipe.pipeline.stages import Stage, Work
 from augpipe.recipes import evaluation, none
 from augpipe.sampling import Repeated
 from tests.augpipe.decoding.image_files import encoded, scene
@@ -168,11 +169,11 @@ def test_what_was_asked_meanwhile_is_not_the_consumers(monkeypatch: pytest.Monke
     batches = iter(made)
     for _ in range(4):
         next(batches)
-    before = made._clock.times.used_s
+    before = made._makers.clock.times.used_s
     monkeypatch.setattr(explain, "explain", lambda *_: time.sleep(0.5))
     made.explain(seconds=1.0)
     next(batches)
-    assert made._clock.times.used_s - before < 0.4
+    assert made._makers.clock.times.used_s - before < 0.4
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan")])
@@ -371,7 +372,7 @@ def case(
 ) -> advice.Case:
     made = made or loader(source, recipe, **options)
     tried = trials.Trials(
-        settings=made._settings(made.recipe),
+        settings=made._makers.settings(made.recipe, made.seed),
         choice=made._choice,
         epochs=made._epochs,
         cache=None,

@@ -313,7 +313,7 @@ def test_many_images_are_rendered_by_one_call_and_large_ones_in_pieces(monkeypat
     assert samples(make(ArraySource(STACK), batch_size=NUM)) == expected
     assert num_rendered == [3] * (NUM // 3)
     num_rendered.clear()
-    monkeypatch.setattr("augpipe.pipeline.batches.MIN_PIECE_PX", 16 * 16 * 8)
+    monkeypatch.setattr("augpipe.pipeline.stages.MIN_PIECE_PX", 16 * 16 * 8)
     assert samples(make(ArraySource(STACK), batch_size=NUM)) == expected
     assert sorted(num_rendered) == [1] * 3 + [2] * 3 + [3] * 12  # six pieces of 7 or 8 images
 

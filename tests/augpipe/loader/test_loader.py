@@ -216,7 +216,7 @@ def test_numpy_integers_are_integers() -> None:
 def test_the_backend_chosen_is_told_in_one_line(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("augpipe.loader._TOLD", set())
+    monkeypatch.setattr("augpipe.validation.log_once._LOGGED", set())
     caplog.set_level(logging.WARNING, "augpipe")
     list(make(num_threads=1))  # nobody hears it yet
     caplog.set_level(logging.INFO, "augpipe")

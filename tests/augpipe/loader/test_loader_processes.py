@@ -233,7 +233,7 @@ lock, work = pool._wake, lambda: globals().pop("it").close()
     "the cache's": """
 loader = make(cache="host", cache_bytes=1 << 20)
 ids(loader)
-lock, work = loader._cache._lock, lambda: ids(loader)
+lock, work = loader._makers.cache._lock, lambda: ids(loader)
 """,
     "llvmlite's": """
 from llvmlite.binding import ffi

@@ -10,7 +10,7 @@ import pytest
 from augpipe import Augment, Loader, Recipe, Schedule, plan, recipes
 from augpipe.cache.row_indexes import RowIndexes
 from augpipe.ops import CenterCrop, Flip, MultiResolutionCrop, Normalize
-from augpipe.pipeline import decode_stage
+from augpipe.pipeline import batch_makers, decode_stage
 from augpipe.sampling import Repeated, Weighted
 from tests.augpipe.loader.loader_sources import MemorySource, arrays, ids_of, jpegs, samples
 
@@ -96,15 +96,13 @@ def test_what_was_seen_in_one_stage_is_known_in_the_next(monkeypatch: pytest.Mon
 
 
 def test_row_indexes_go_on_from_one_recipe_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    from augpipe import loader as loader_module
-
     made: list[RowIndexes] = []
 
     def counted(*given: Any) -> RowIndexes:
         made.append(RowIndexes(*given))
         return made[-1]
 
-    for module in (loader_module, decode_stage):
+    for module in (batch_makers, decode_stage):
         monkeypatch.setattr(module, "RowIndexes", counted)
     loader = make()
     for _ in range(4):

@@ -432,7 +432,7 @@ def test_images_of_their_own_size_may_be_of_a_drawn_one() -> None:
 def test_a_recipe_with_blur_names_the_filter_that_takes_less_time(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("augpipe.recipes.recipe._TOLD", set())
+    monkeypatch.setattr("augpipe.validation.log_once._LOGGED", set())
     Recipe(ops=[ops.Blur()])  # nobody listens yet
     caplog.set_level("INFO")
     Recipe(ops=[ops.GaussianBlur()])

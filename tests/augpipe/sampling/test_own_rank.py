@@ -8,7 +8,7 @@ import pytest
 import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from augpipe import Loader, loader
+from augpipe import Loader
 from tests.augpipe.loader.loader_sources import CENTRE, MemorySource, arrays, ids_of, run_python
 
 NUM = 12
@@ -17,7 +17,7 @@ IMAGES = arrays(NUM)
 
 @pytest.fixture(autouse=True)
 def _no_word_yet(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(loader, "_TOLD", set())
+    monkeypatch.setattr("augpipe.validation.log_once._LOGGED", set())
     caplog.set_level(logging.INFO, "augpipe")
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)

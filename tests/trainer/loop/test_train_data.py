@@ -235,7 +235,7 @@ def test_another_source_is_refused_as_that(tmp_path: Path, classes: int, found: 
 
 @pytest.fixture
 def _nothing_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("augpipe.loader._TOLD", set())
+    monkeypatch.setattr("augpipe.validation.log_once._LOGGED", set())
 
 
 @pytest.mark.usefixtures("_nothing_was_said")
