@@ -17,7 +17,6 @@ from augpipe.ops.resizes import left_unlike, one_size
 from augpipe.ops.sized_crops import PlacedCrop
 from augpipe.ops.view_passes import has_own_look, moves
 from augpipe.validation.models import Checked
-from augpipe.validation.written import written
 
 
 class View(Checked):
@@ -107,9 +106,6 @@ class View(Checked):
                     f"{acting[0].op} comes before {lenses[0]}, and the one look-up of a view projects before it bends. "
                     f"Put {lenses[0]} first."
                 )
-
-    def __repr__(self) -> str:
-        return written(self)
 
     @cached_property
     def crops(self) -> tuple[Op, ...]:

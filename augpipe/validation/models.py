@@ -9,6 +9,7 @@ from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError
 
 from augpipe.validation.documented import Documented, meanings, summary
 from augpipe.validation.suggest import nearest
+from augpipe.validation.written import written
 
 if TYPE_CHECKING:
     ListOf = Sequence
@@ -116,8 +117,13 @@ class Checked(BaseModel, metaclass=Documented):
         return made
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
-        """Without the kind that a TOML file names: the class says it."""
-        return [(name, value) for name, value in super().__repr_args__() if name != "op"]
+        """What differs from its default: an imported recipe can be read then, and pasted into code."""
+        fields = type(self).model_fields
+        defaults = {name: field.get_default(call_default_factory=True) for name, field in fields.items()}
+        return [(name, value) for name, value in super().__repr_args__() if value != defaults.get(name)]
+
+    def __repr__(self) -> str:
+        return written(self)
 
     def __str__(self) -> str:
         return repr(self)

@@ -10,11 +10,7 @@ LONGEST_LINE = 100
 
 def written(model: BaseModel) -> str:
     """The Python that makes a description, without fields at their defaults: in a line, or a line each of its parts."""
-    parts = []
-    for name, field in type(model).model_fields.items():
-        value = getattr(model, name)
-        if field.is_required() or value != field.default:
-            parts.append((name, value))
+    parts = [*model.__repr_args__()]
     kind = type(model).__name__
     line = f"{kind}({', '.join(f'{name}={_value(value)}' for name, value in parts)})"
     if len(line) <= LONGEST_LINE and "\n" not in line:

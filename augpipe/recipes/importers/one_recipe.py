@@ -21,6 +21,7 @@ from augpipe.recipes.importers.findings import Findings
 from augpipe.recipes.importers.looks import (
     FIRST,
     INTERPOLATIONS,
+    NEAREST_LOOKS,
     acts_before,
     bordered_behind_resizes,
     in_turn,
@@ -175,7 +176,8 @@ def _look_once(found: Findings) -> None:
     resizing = [row for row in looking if any(op.is_crop for op in row.ops)]
     looks = [row.look for row in (*resizing, *looking) if row.look] or [found.look]
     own = next((look for look in looks if look.antialias is not None), looks[0])
-    name = own.interpolation if own.interpolation in INTERPOLATIONS else "bilinear"
+    known = own.interpolation in INTERPOLATIONS
+    name = own.interpolation if known else NEAREST_LOOKS.get(own.interpolation, "bilinear")
     found.look = Look(interpolation=name, antialias=own.antialias is not False)
     if not _fits(found, found.ops):
         _share_look(found)

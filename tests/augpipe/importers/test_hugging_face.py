@@ -80,7 +80,7 @@ def test_levels_are_scaled_where_nothing_normalises_them() -> None:
     assert found.recipe.ops == (ops.Resize(size=(3, 3)), ops.Normalize(mean=0.0, std=1.0))
     assert found.recipe.interpolation == "bicubic" and found.notes == ()
     lanczos = importers.from_hugging_face({**plain, "resample": 1})
-    assert lanczos.notes == ("resize: lanczos interpolation becomes bilinear.",)
+    assert lanczos.notes == ("resize: lanczos interpolation becomes bicubic.",)
     assert importers.from_hugging_face({**plain, "do_rescale": False}).recipe.ops == (ops.Resize(size=(3, 3)),)
 
 

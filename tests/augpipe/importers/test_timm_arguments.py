@@ -52,7 +52,7 @@ def test_a_policy_takes_the_place_of_the_jitter() -> None:
     assert found.notes == () and "auto_augment" in found.exact
     assert found.recipe.interpolation == "bicubic"
     assert importers.from_timm(interpolation="random").recipe.interpolation == "random"
-    assert "crop: lanczos interpolation becomes bilinear." in importers.from_timm(interpolation="lanczos").notes
+    assert "crop: lanczos interpolation becomes bicubic." in importers.from_timm(interpolation="lanczos").notes
 
 
 def test_the_groups_of_a_policy_finish_one_after_the_other() -> None:

@@ -35,15 +35,18 @@ def test_descriptions_are_written_as_the_python_that_makes_them(made: ops.Op | R
 
 
 def test_a_recipe_has_a_line_for_each_op() -> None:
-    assert repr(ops.Flip()) == "Flip(direction='horizontal', p=0.5, alternate=False)"
+    assert repr(ops.Flip()) == "Flip()" and repr(ops.Flip(p=1.0)) == "Flip(p=1.0)"
     assert repr(Recipe(ops=(ops.Identity(),))) == "Recipe(ops=[Identity()])"
-    lines = repr(recipes.evaluation()).splitlines()
+    assert repr(recipes.evaluation()) == "Recipe(name='evaluation', ops=[CenterCrop(scale=256), Normalize()])"
+    made = Recipe(name="mine", ops=[ops.CenterCrop(scale=256), ops.Normalize(mean=0.5, std=0.25), ops.Flip(p=0.25)])
+    lines = repr(made).splitlines()
     assert lines == [
         "Recipe(",
-        "    name='evaluation',",
+        "    name='mine',",
         "    ops=[",
-        "        CenterCrop(size=224, scale=256),",
-        "        Normalize(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),",
+        "        CenterCrop(scale=256),",
+        "        Normalize(mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25)),",
+        "        Flip(p=0.25),",
         "    ],",
         ")",
     ]
