@@ -195,7 +195,7 @@ def test_a_rank_takes_its_share_of_the_cores_or_the_threads_given(
     settings = config(tmp_path / "run", write_photos(tmp_path, 10), data={"num_threads": None} | given)
     for make in (training_loader, evaluation_loader):
         found = make(settings, open_source(settings.data.source), replace(alone, local_size=2))
-        assert found._num_threads == threads
+        assert found._makers.settings(found.recipe, found.seed).num_threads == threads
 
 
 def test_the_evaluation_leaves_no_image_out(tmp_path: Path, alone: World) -> None:
