@@ -120,7 +120,7 @@ class Checked(BaseModel, metaclass=Documented):
         """What differs from its default: an imported recipe can be read then, and pasted into code."""
         fields = type(self).model_fields
         defaults = {name: field.get_default(call_default_factory=True) for name, field in fields.items()}
-        return [(name, value) for name, value in super().__repr_args__() if value != defaults.get(name)]
+        return [(name, value) for name, value in super().__repr_args__() if value != defaults.get(str(name))]
 
     def __repr__(self) -> str:
         return written(self)
