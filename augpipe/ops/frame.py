@@ -4,7 +4,7 @@ An op changes the frame by calling one of its methods; nothing here draws anythi
 order in which they are called, each on the frame as it is by then, counted from its centre; tone comes last.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,13 +26,6 @@ Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 Sides = Int | int
 Lengths = Float | Sides
-
-
-OF_CROPS = (
-    *("out_heights", "out_widths", "kept_heights", "kept_widths", "mirrored", "crop_x", "crop_y", "crop_width"),
-    *("crop_height", "is_unpadded", "is_edge_sharp", "is_edge_kept", "after_lens", "before_lens", "blur_variance"),
-)
-"""What crops look at and change, an entry an image."""
 
 
 class Frame:
@@ -205,43 +198,6 @@ class Frame:
         meets = (inner_x[0] < inner_x[1]) & (inner_y[0] < inner_y[1])
         left, right = np.where(meets, inner_x[0], left), np.where(meets, inner_x[1], right)
         return left, np.where(meets, inner_y[0], top), right, np.where(meets, inner_y[1], bottom)
-
-    def part(self, rows: Int) -> "Frame":
-        """A frame of some of its images, for crops that act on these alone; `join` takes it back."""
-        made = Frame(self.heights[rows], self.widths[rows])
-        for name in OF_CROPS:
-            values = getattr(self, name)
-            setattr(made, name, None if values is None else values[rows])
-        made.is_mapped, made.is_cropped, made.is_projective = self.is_mapped, self.is_cropped, self.is_projective
-        if self.padded is not None:
-            left, top, right, bottom = self.padded
-            made.padded = left[rows], top[rows], right[rows], bottom[rows]
-        made.lens_sizes = self.lens_sizes and (self.lens_sizes[0][rows], self.lens_sizes[1][rows])
-        return made
-
-    def join(self, parts: "Sequence[Frame]", order: Int) -> None:
-        """Take back the parts that make it up, of which `order` says where each image is, part after part."""
-
-        def joined(values: Iterable[Any]) -> Any:
-            listed = list(values)
-            if len({value.shape[1:] for value in listed}) > 1:  # maps, of which some move
-                listed = [affine.homogeneous(value) for value in listed]
-            return np.concatenate(listed)[order]
-
-        if any(part.padded is not None for part in parts):
-            unpadded = [
-                np.full(part.num, part.padded is None) if part.is_unpadded is None else part.is_unpadded
-                for part in parts
-            ]
-            left, top, right, bottom = map(joined, zip(*(part.padded or part.seen for part in parts), strict=True))
-            self.padded = left, top, right, bottom
-            self.is_unpadded = joined(unpadded) if np.concatenate(unpadded).any() else None
-        if any(part.lens_sizes is not None for part in parts) and self.lens_sizes is None:
-            self.lens_sizes = self.out_heights, self.out_widths
-        for name in OF_CROPS:
-            if name != "is_unpadded" and getattr(self, name) is not None:
-                setattr(self, name, joined(getattr(part, name) for part in parts))
-        self.is_mapped, self.is_cropped = any(part.is_mapped for part in parts), True
 
     @property
     def final_sides(self) -> tuple[Int, Int]:

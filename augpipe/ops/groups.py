@@ -260,9 +260,7 @@ class OneOf(Group):
         return NO_BENDS.union(*(op.bends for op in self.ops))
 
     def choose(self, words: RandomWords) -> Bool:
-        weights = np.ones(len(self.ops)) if self.weights is None else np.array(self.weights)
-        ends = np.cumsum(weights) / weights.sum()
-        chosen = np.searchsorted(ends[:-1], words.uniform(1, 0.0, 1.0), side="right")
+        chosen = words.weighted(1, len(self.ops), self.weights)
         applied: Bool = words.happens(0, self.p)[:, None] & (chosen[:, None] == np.arange(len(self.ops)))
         return applied
 

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, model_validator
 
 from augpipe.ops.crops import CenterCrop, RandomResizedCrop
 from augpipe.ops.frame import Frame
+from augpipe.ops.frame_part import cropped_apart, take_back
 from augpipe.ops.geometry import Flip, last_swap
 from augpipe.ops.groups import Group, Identity, OfSome, Weights
 from augpipe.ops.kinds import Ops
@@ -145,9 +146,7 @@ class OneCrop(Op):
 
     def draw(self, words: RandomWords, frame: Frame) -> Drawn:
         """Which chain is chosen, and what its ops draw for those images, each of what the one before it has made."""
-        weights = np.ones(len(self.chains)) if self.weights is None else np.array(self.weights)
-        ends = np.cumsum(weights) / weights.sum()
-        chosen = np.searchsorted(ends[:-1], words.uniform(0, 0.0, 1.0), side="right")
+        chosen = words.weighted(0, len(self.chains), self.weights)
         drawn: Drawn = {"chosen": chosen.astype(np.int32)}
         for nth, (name, chain) in enumerate(zip(self._names, self.keyed_chains, strict=True)):
             rows = np.flatnonzero(chosen == nth)
@@ -161,11 +160,11 @@ class OneCrop(Op):
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         parts = []
         for name, chain in zip(self._names, self.keyed_chains, strict=True):
-            part = frame.part(drawn[name].rows)
+            part = cropped_apart(frame, drawn[name].rows)
             for key, op in chain:
                 op.apply(part, drawn[name].drawn.get(key, {}))
             parts.append(part)
-        frame.join(parts, np.argsort(np.concatenate([drawn[name].rows for name in self._names]), kind="stable"))
+        take_back(frame, parts, np.argsort(np.concatenate([drawn[name].rows for name in self._names]), kind="stable"))
 
     def caption(self, drawn: Mapping[str, Any]) -> str:
         nth = int(drawn["chosen"])

@@ -113,6 +113,12 @@ class RandomWords:
         counts = np.asarray(num).astype(np.uint64)
         return ((self.words[:, position].astype(np.uint64) * counts) >> SHIFT_32).astype(np.int64)
 
+    def weighted(self, position: int, num: int, weights: Sequence[float] | None) -> npt.NDArray[np.int64]:
+        """(n,) one of 0..num - 1, each as often as its weight says, relative to the others; None: all equally often."""
+        shares = np.ones(num) if weights is None else np.array(weights)
+        ends = np.cumsum(shares) / shares.sum()
+        return np.searchsorted(ends[:-1], self.uniform(position, 0.0, 1.0), side="right")
+
     def stepped(self, position: int, low: float, high: float, step: float | None) -> Float:
         """(n,) one of low, low + step, .., high; evenly distributed in low..high where `step` is None."""
         if step is None:
