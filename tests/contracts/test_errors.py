@@ -357,6 +357,7 @@ def test_a_folder_of_bad_and_odd_files(
     source = FolderSource(tmp_path)
     is_bad = [Path(source.name(i)).name in {*bad, "gone.jpg"} for i in range(len(source))]
     loader = backend.of(source, CENTRE, batch_size=5, **SKIP)
+    warnings_of(caplog)  # of the recipe, which has no Normalize
     for _ in range(2):
         seen = [Path(source.name(i)).name for i in ids_of(loader)]
         assert len(seen) == len(source)
