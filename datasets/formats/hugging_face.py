@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augpipe.datasets.formats.hugging_face_features import Columns, Kind, choose_columns
-from augpipe.datasets.metadata.label_names import LabelArgument
+from augpipe.datasets.metadata.label_names import LabelArgument, columns_of_numbers
 from augpipe.datasets.metadata.label_rows import NumberRows
 from augpipe.datasets.metadata.labelled_source import LabelledSource
 from augpipe.datasets.metadata.labels import LabelColumn, checked_numbers
@@ -165,16 +165,7 @@ def _row_columns(features: dict[str, dict[str, Any]], label: LabelArgument) -> t
         return ()
     if isinstance(label, str):
         return (label,) if label in features and _is_row(features[label]) else ()
-    numbers = [name for name, feature in features.items() if _is_number(feature)]
-    for name in label:
-        if name not in numbers:
-            raise ValueError(
-                f"label={list(label)!r} names {name!r}, which is not a column of numbers. Those are "
-                f"{listed(numbers, most=20) or 'none'}"
-            )
-    if not label:
-        raise ValueError("label=[] names no column. Leave it out, or name some")
-    return tuple(label)
+    return columns_of_numbers(label, [name for name, feature in features.items() if _is_number(feature)])
 
 
 def _rows(columns: Sequence[Sequence[Any]], name: Callable[[int], str]) -> npt.NDArray[Any]:

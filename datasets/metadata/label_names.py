@@ -18,6 +18,23 @@ def label_like(names: Sequence[str], known: Sequence[str] = LABEL_NAMES) -> list
     return [name for wanted in known for name in names if name.lower() == wanted]
 
 
+def columns_of_numbers(label: Sequence[str], numbers: Sequence[str]) -> tuple[str, ...]:
+    """Several columns that labels lie in, each one of `numbers`, those that hold numbers.
+
+    Raises:
+        ValueError: a column is not among them, or none is named; the reason alone.
+    """
+    for name in label:
+        if name not in numbers:
+            raise ValueError(
+                f"label={list(label)!r} names {name!r}, which is not a column of numbers. Those are "
+                f"{listed(numbers, most=20) or 'none'}"
+            )
+    if not label:
+        raise ValueError("label=[] names no column. Leave it out, or name some")
+    return tuple(label)
+
+
 def unusable(column: str, holds: str, is_number: bool) -> str:
     """Why a column that looks like the label is none, and what to do; for an error.
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.datasets.metadata.label_names import LabelArgument
+from augpipe.datasets.metadata.label_names import LabelArgument, columns_of_numbers
 from augpipe.datasets.metadata.names import listed
 from augpipe.sources.protocol import Labels, as_label_rows
 from augpipe.validation.plural import count
@@ -47,16 +47,7 @@ def label_columns(arrow: ModuleType, schema: Any, label: LabelArgument) -> tuple
     if isinstance(label, str):
         found = schema.field(label).type if label in schema.names else None
         return (label,) if found is not None and is_row(arrow, found) else ()
-    numbers = [field.name for field in schema if is_number(arrow, field.type)]
-    for name in label:
-        if name not in numbers:
-            raise ValueError(
-                f"label={list(label)!r} names {name!r}, which is not a column of numbers. Those are "
-                f"{listed(numbers, most=20) or 'none'}"
-            )
-    if not label:
-        raise ValueError("label=[] names no column. Leave it out, or name some")
-    return tuple(label)
+    return columns_of_numbers(label, [field.name for field in schema if is_number(arrow, field.type)])
 
 
 def read_label_rows(arrow: ModuleType, file: Any, names: Sequence[str]) -> Labels:
