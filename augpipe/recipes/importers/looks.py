@@ -174,5 +174,7 @@ def steps_before(made: Iterable[Op], op: Op) -> list[Op]:
 
 
 def note_of(made: Iterable[Op]) -> str:
-    """What is to be said of a policy whose groups have no look of their own."""
-    return "" if any(map(has_own_look, made)) else FIRST
+    """What is to be said of a policy that moves pixels and whose groups have no look of their own."""
+    groups = tuple(made)
+    moves = any(inner.is_geometry for op in groups for inner in op.flat)
+    return FIRST if moves and not any(map(has_own_look, groups)) else ""
