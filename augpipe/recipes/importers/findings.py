@@ -218,10 +218,13 @@ class Findings:
         for one in (one for own in passes for one in bordered_behind_resizes(self.rows, own)):
             for place in self._rows_of(one) if not pads_nothing(one, self.ops) else ():
                 self.differs(place, BEFORE_RESIZES)
-        for names in (looked_at_once(self.rows, own) for own in passes):
-            if len(names) > 1:
-                told = f"one look-up here, less blurred than by {self.source}, which interpolates each time."
-                self.note(f"{', '.join(dict.fromkeys(names))}: {told}")
+        told = f"one look-up here, less blurred than by {self.source}, which interpolates each time."
+        for own in passes:
+            at_once = looked_at_once(self.rows, own)
+            if len(at_once) > 1:
+                self.note(f"{', '.join(dict.fromkeys(self.rows[place].name for place in at_once))}: {told}")
+            for place in at_once[1:]:
+                self.differs(place, told, is_noted=True)
 
     def _act_late(self, op: Op, look_up: Op) -> None:
         before = f"the {look_up.op}" if look_up.is_crop else look_up.op

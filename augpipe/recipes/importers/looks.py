@@ -93,12 +93,12 @@ def _hold(listed: Iterable[Op], maps: Sequence[Op]) -> bool:
     return any(held is one for op in listed for held in with_held(op) for one in maps)
 
 
-def looked_at_once(rows: Iterable[Row], acting: Iterable[tuple[str, Op]]) -> list[str]:
-    """The names of the transforms that are one look-up of a pass, and would each be one in their library: those of
+def looked_at_once(rows: Sequence[Row], acting: Iterable[tuple[str, Op]]) -> list[int]:
+    """The places of the transforms that are one look-up of a pass, and would each be one in their library: of those of
     most, where one of several is chosen."""
     looks = [row for row in rows if row.look is not None and row.look.interpolation != "nearest"]
     seen = [id(row) for _, op in acting if not has_own_look(op) for row in _most_looks(op, looks)]
-    return [row.name for row in looks if id(row) in seen]
+    return [place for place, row in enumerate(rows) if id(row) in seen]
 
 
 def _most_looks(op: Op, looks: Sequence[Row]) -> list[Row]:
