@@ -2,10 +2,15 @@
 
 
 class SampleError(ValueError):
-    """One image cannot be used; the message is "<its name>: <reason>", and a remedy where there is one."""
+    """One image cannot be used; the message is "<its name>: <reason>", and a remedy where there is one.
 
-    def __init__(self, name: str, reason: str, remedy: str = "") -> None:
-        super().__init__(f"{name}: {reason.rstrip('.')}. {remedy}" if remedy else f"{name}: {reason}")
+    A worker of torch's DataLoader hands on its text only: that is the reason then, and the name is empty.
+    """
+
+    def __init__(self, name: str, reason: str = "", remedy: str = "") -> None:
+        name, reason = (name, reason) if reason else ("", name)
+        told = f"{name}: {reason}" if name else reason
+        super().__init__(f"{told.rstrip('.')}. {remedy}" if remedy else told)
         self.name = name
         self.reason = reason
         self.remedy = remedy

@@ -262,7 +262,8 @@ class Loader(Generic[FrameworkName]):
         num_left = self._epochs.num_samples % (self.batch_size * self.world_size)
         if not drop_last and 0 < num_left <= self.rank:
             log_once(logging.WARNING, empty_batch_of(self._ranks, num_left))
-        self._progress = Progress(self._epochs, tells=self.rank == 0)
+        are_alike = not shuffle and len(self.schedule.recipes) == self.schedule.recipes[0].num_variants == 1
+        self._progress = Progress(self._epochs, tells=self.rank == 0, are_alike=are_alike)
         self._identity: dict[str, Any] | None = None
         self._recipe_text = recipe_text(self.schedule)
         self._running: weakref.ref[Pass] | None = None

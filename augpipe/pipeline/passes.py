@@ -69,11 +69,13 @@ class Progress:
     Args:
         epochs: how long they are.
         tells: whether to log what a user may not expect; False for all ranks but one.
+        are_alike: whether all epochs have the same batches, so that nobody misses another one.
     """
 
-    def __init__(self, epochs: Epochs, *, tells: bool) -> None:
+    def __init__(self, epochs: Epochs, *, tells: bool, are_alike: bool) -> None:
         self._epochs = epochs
         self._tells = tells
+        self._are_alike = are_alike
         self.epoch = 0
         """The epoch that is running, or that the next pass will be."""
         self.consumed = 0
@@ -153,7 +155,7 @@ class Progress:
         )
 
     def _tell_again(self) -> None:
-        if not self._tells:
+        if not self._tells or self._are_alike:
             return
         self._tells = False  # once is enough
         given = -(-(self.consumed - self._start) // self._epochs.per_batch)

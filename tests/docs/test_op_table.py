@@ -17,7 +17,9 @@ def table() -> str:
     rows = []
     for kind in sorted((*KINDS.values(), ops.Custom), key=lambda kind: kind.__module__):
         op = EXAMPLES[kind] if kind in EXAMPLES else kind()  # type: ignore[call-arg]
-        rows.append(f"| `{op.op}` | {op.draws_text} | {kind.formula} |\n")
+        p = kind.model_fields["p"].default if "p" in kind.model_fields else 1
+        often = "" if p == 1 else f"; `p` is {p:g}"
+        rows.append(f"| `{op.op}` | {op.draws_text}{often} | {kind.formula} |\n")
     return HEADER + "".join(rows)
 
 

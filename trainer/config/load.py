@@ -15,7 +15,7 @@ from augpipe.validation.suggest import OTHER_NAMES, nearest
 
 _WIDTH = 110
 _LEFT_OUT = "..."
-_MOST_LETTERS = 140
+_MOST_LETTERS = 130
 """Letters that the names of a table's fields take in a message, at most."""
 
 

@@ -58,8 +58,12 @@ class DataConfig(Section):
 
     source: str
     """What to train on: a folder of class folders, shards, a list, tar, Parquet, IDX or CIFAR files."""
+    split: str | None = None
+    """The part of source to train on, where that is a folder of several parts or a list with a column split: train."""
     eval_source: str | None = None
-    """What to evaluate on, of the same classes. Without it, and without eval_fraction, nothing is evaluated."""
+    """What to evaluate on, of the same classes. Without it, eval_split and eval_fraction, nothing is evaluated."""
+    eval_split: str | None = None
+    """The part of eval_source, or without one of source, to evaluate on: val, test or another."""
     eval_fraction: float = Field(default=0.0, ge=0.0, lt=1.0)
     """Share of `source` that is held out for evaluation instead, drawn once by the run's seed."""
     recipe: str = "deep_image"
@@ -109,12 +113,23 @@ class DataConfig(Section):
     on_error: Literal["raise", "skip"] = "raise"
     """An image that cannot be used ends the run, or is replaced and reported."""
 
+    @property
+    def evaluates(self) -> bool:
+        """Whether there is anything to evaluate on."""
+        return self.eval_source is not None or self.eval_split is not None or self.eval_fraction > 0
+
     @model_validator(mode="after")
     def _evaluates_one_way(self) -> Self:
-        if self.eval_source is not None and self.eval_fraction > 0:
+        for name in ("eval_source", "eval_split") if self.eval_fraction > 0 else ():
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} and eval_fraction={self.eval_fraction:g} are two ways to get "
+                    "pictures for evaluation. Keep one."
+                )
+        if self.eval_source is None and self.eval_split is not None and self.split is None:
             raise ValueError(
-                f"eval_source={self.eval_source!r} and eval_fraction={self.eval_fraction:g} are two ways to get "
-                "pictures for evaluation. Keep one."
+                f"eval_split={self.eval_split!r} is a part of source, all of which is trained on. Give split, too, as "
+                'split="train".'
             )
         if self.eval_recipe is not None and self.eval_scale is not None:
             raise ValueError(
@@ -437,7 +452,7 @@ class RunConfig(Section):
 
     @model_validator(mode="after")
     def _suits(self) -> Self:
-        if self.schedule.name == "plateau" and self.data.eval_source is None and self.data.eval_fraction == 0:
+        if self.schedule.name == "plateau" and not self.data.evaluates:
             raise ValueError(
                 'schedule.name="plateau" looks at the evaluation\'s loss, and nothing is evaluated. '
                 "Give data.eval_source or data.eval_fraction."

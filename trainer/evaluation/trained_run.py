@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from augpipe.datasets.files.patterns import is_pattern
-from augpipe.datasets.open import open_source
+from augpipe.datasets.formats.file_list import FileListSource
 from augpipe.datasets.remote.urls import as_url
 from augpipe.datasets.remote.urls import shown as without_secrets
 from augpipe.recipes.names import RECIPE_NAMES
@@ -26,10 +26,11 @@ from augpipe.trainer.loop.data import (
     hold_out,
     load_evaluation_recipe,
     model_options,
+    open_part,
     open_sources,
     output_size,
 )
-from augpipe.trainer.loop.run_data import RunData, found_by_name, is_same_place, kept_recipe, read_data
+from augpipe.trainer.loop.run_data import KeptSource, RunData, found_by_name, is_same_place, kept_recipe, read_data
 from augpipe.trainer.loop.run_folder import checkpoints_path
 from augpipe.trainer.loop.run_network import place
 from augpipe.trainer.loop.state import class_summary
@@ -114,24 +115,27 @@ class TrainedRun:
         elif self.data.held_out is None:
             held = None
         else:
-            place = self.data.held_out.place
+            kept = self.data.held_out
             if elsewhere is None:
-                elsewhere, name = self._opened(place)
+                elsewhere, name = self._opened(kept)
+            elif isinstance(elsewhere, FileListSource) and kept.split is not None:
+                elsewhere = elsewhere.part(kept.split)
             held = self._held_out_of(elsewhere, name, self.data)
             if self.data.trained_on_text:
                 self._say(f"{self.path}: {self.data.trained_on_text}")
         if held is None:
             raise ValueError(
-                f"{self.path} held nothing out of its training (data.eval_source, data.eval_fraction). Give a source "
-                "to evaluate on."
+                f"{self.path} held nothing out of its training (data.eval_source, data.eval_split, "
+                "data.eval_fraction). Give a source to evaluate on."
             )
         self.check_classes(held, f"the source of {self.path}")
         return held
 
-    def _opened(self, place: str) -> tuple[Source, str]:
-        """The source at a place, or at the one that the config's relative path leads to now; and where it is."""
+    def _opened(self, kept: KeptSource) -> tuple[Source, str]:
+        """The source at its place, or at the one that the config's relative path leads to now; and where it is."""
+        place = kept.place
         if as_url(place) is not None or is_pattern(place) or os.path.lexists(place):
-            return open_source(place), without_secrets(place)
+            return open_part(place, kept.split, "data.eval_split"), without_secrets(place)
         data = self.config.data
         here = os.path.abspath(data.eval_source or data.source)
         if not os.path.lexists(here):
@@ -140,7 +144,7 @@ class TrainedRun:
                 "now, give that place: --source PLACE --held-out."
             )
         self._say(f"{place} is gone: {here} is taken for it")
-        return open_source(here), here
+        return open_part(here, kept.split, "data.eval_split"), here
 
     def _held_out_of(self, source: Source, name: str, data: RunData) -> Source:
         """What was held out of a source, by the rule where that is as it was, else by names."""
@@ -182,7 +186,10 @@ class TrainedRun:
             names = data.names(self.path) if num and not is_alike else None
             if names is not None:
                 num = len(found_by_name(source, names) or ())
-            which = f"{len(source) - num} of these {count(len(source), 'photograph')}"
+            num_trained = len(source) - num
+            if data.source.split is not None and not is_alike:
+                num_trained = data.source.identity.num_samples - num
+            which = f"{num_trained} of these {count(len(source), 'photograph')}"
             there = without_secrets(data.source.place)
             where = (
                 f"{place} is what {self.path} was trained on"
@@ -190,7 +197,8 @@ class TrainedRun:
                 else f"{place or 'the source'} lists the same photographs as {there}, which {self.path} was trained on"
             )
             when = "were trained on" if is_alike else "were trained on, or came later"
-            hint = "; --held-out looks at the others alone" if num else ""
+            has_others = num > 0 or (data.source.split is not None and data.held_out is not None)
+            hint = "; --held-out looks at the others alone" if has_others else ""
             self._say(f"{where}: {which} {when}{hint}")
             return
         held = data.held_out

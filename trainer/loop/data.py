@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from augpipe.validation.plural import count
 from augpipe.validation.suggest import nearest, nearest_file
 
 _OWN_LOOP = "Give class numbers; other labels are for a loop of your own over augpipe.Loader, whose batches hold them"
+_SPLIT = re.compile(r"""\bsplit=["']([\w.-]+)["'](?!, holdout)( \(of Loader and open_source\))?""")
+"""How errors of `open_source` say which part to ask for."""
 logger = logging.getLogger("augpipe.trainer")
 
 
@@ -31,7 +34,7 @@ def open_sources(config: DataConfig, seed: int) -> tuple[Source, Source | None]:
         ValueError: a source cannot be found, has fewer than two classes or images without one, or the two differ in
             their classes.
     """
-    source = open_source(config.source)
+    source = open_part(config.source, config.split, "data.split")
     require_classes(source, f"data.source={config.source!r}: training", _OWN_LOOP)
     if len(source.classes) < 2:
         found = f"one class alone, {source.classes[0]!r}" if source.classes else "no classes"
@@ -42,18 +45,33 @@ def open_sources(config: DataConfig, seed: int) -> tuple[Source, Source | None]:
     _refuse_unlabelled(source, f"data.source={config.source!r}", "training")
     if config.eval_fraction > 0:
         return hold_out(source, config.eval_fraction, seed)
-    if config.eval_source is None:
+    if not config.evaluates:
         return source, None
-    held = open_source(config.eval_source)
-    require_classes(held, f"data.eval_source={config.eval_source!r}: evaluation", _OWN_LOOP)
+    name = "data.eval_split" if config.eval_source is None else "data.eval_source"
+    field = f"{name}={config.eval_source or config.eval_split!r}"
+    held = open_part(config.eval_source or config.source, config.eval_split, "data.eval_split")
+    require_classes(held, f"{field}: evaluation", _OWN_LOOP)
     if list(held.classes) != list(source.classes):
         other = sorted(set(held.classes) ^ set(source.classes))[:5]
         what = f"these are in one of them alone: {', '.join(other)}" if other else "their order differs"
-        raise ValueError(
-            f"data.eval_source={config.eval_source!r} has other classes than data.source={config.source!r}; {what}."
-        )
-    _refuse_unlabelled(held, f"data.eval_source={config.eval_source!r}", "evaluation")
+        raise ValueError(f"{field} has other classes than data.source={config.source!r}; {what}.")
+    _refuse_unlabelled(held, field, "evaluation")
     return source, held
+
+
+def open_part(place: str, split: str | None, field: str) -> Source:
+    """A source, or a part of it that a field of the config names.
+
+    Raises:
+        ValueError: as of `open_source`, in the words of the config.
+    """
+    try:
+        return open_source(place, split=split)
+    except ValueError as error:
+        told = _SPLIT.sub(rf'{field}="\1"', str(error))
+        if told == str(error):
+            raise
+        raise ValueError(told) from error
 
 
 def _refuse_unlabelled(source: Source, field: str, what: str) -> None:

@@ -21,7 +21,7 @@ from augpipe.recipes.toml_file import validated
 from augpipe.sources import Subset
 from augpipe.sources.identity import SourceIdentity, identity_of, stored_names
 from augpipe.sources.protocol import Source, has_stored_names
-from augpipe.trainer.config.tables import RunConfig
+from augpipe.trainer.config.tables import DataConfig, RunConfig
 from augpipe.trainer.loop.data import evaluation_recipe, training_schedule
 from augpipe.validation.plural import count
 
@@ -41,6 +41,8 @@ class KeptSource:
     place: str
     """A URL, or an absolute path."""
     identity: SourceIdentity
+    split: str | None = None
+    """The part of it that is meant; None for all of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +59,10 @@ class RunData:
     """What a run read, from its last start on."""
 
     source: KeptSource
-    """data.source, the whole of it."""
+    """data.source, or its part data.split, with what is held out of it."""
     held_out: KeptSource | None
-    """What is evaluated: images of data.eval_source, or the held-out ones of `source`; None for nothing."""
+    """What is evaluated: images of data.eval_source or data.eval_split, or those held out of `source`; None for
+    nothing."""
     eval_fraction: float
     """The share of `source` that was held out; 0 for none of it."""
     seed: int
@@ -83,13 +86,14 @@ class RunData:
         kept = None
         if held_out is not None:
             held_place = place if data.eval_source is None else absolute_place(data.eval_source)
-            kept = KeptSource(place=held_place, identity=identity_of(held_out))
+            split = data.split if data.eval_fraction > 0 else data.eval_split
+            kept = KeptSource(place=held_place, identity=identity_of(held_out), split=split)
         return RunData(
-            source=KeptSource(place=place, identity=identity_of(whole)),
+            source=KeptSource(place=place, identity=identity_of(whole), split=data.split),
             held_out=kept,
             eval_fraction=data.eval_fraction,
             seed=config.seed,
-            num_trained_on=0 if held_out is None else _num_shared(data.source, source, data.eval_source, held_out),
+            num_trained_on=0 if held_out is None else _num_shared(data, source, held_out),
             recipe=KeptRecipe(place=_recipe_place(data.recipe), toml=training_schedule(data).to_toml()),
             eval_recipe=KeptRecipe(
                 place="" if data.eval_recipe is None else _recipe_place(data.eval_recipe),
@@ -113,7 +117,8 @@ class RunData:
             return ""
         num, total = self.num_trained_on, self.held_out.identity.num_samples
         which = f"all {count(total, 'photograph')}" if num == total else f"{num} of the {count(total, 'photograph')}"
-        field = "data.eval_fraction" if self.eval_fraction else "data.eval_source"
+        field = "data.eval_split" if self.held_out.split else "data.eval_source"
+        field = "data.eval_fraction" if self.eval_fraction else field
         return f"{which} of {field} are trained on, too: their evaluation says little of new photographs"
 
     def as_json(self) -> dict[str, Any]:
@@ -271,9 +276,10 @@ def found_by_name(source: Source, names: Sequence[str]) -> Subset | None:
     return Subset(source, found) if found else None
 
 
-def _num_shared(place: str, source: Source, held_place: str | None, held_out: Source) -> int:
+def _num_shared(data: DataConfig, source: Source, held_out: Source) -> int:
     """Images that are in both."""
-    if held_place is not None and is_same_place(place, held_place):
+    place = data.eval_source
+    if place is not None and is_same_place(data.source, place) and data.split == data.eval_split:
         return len(held_out)
     if not (has_stored_names(source) and has_stored_names(held_out)):
         return 0  # what is called by its number is called so in any file
@@ -292,11 +298,12 @@ def _sha256(text: bytes) -> str:
 
 
 def _source_json(kept: KeptSource) -> dict[str, Any]:
-    return {"place": kept.place, "identity": kept.identity.to_json()}
+    return {"place": kept.place, "split": kept.split, "identity": kept.identity.to_json()}
 
 
 def _kept_source(noted: Any) -> KeptSource:
-    return KeptSource(place=str(noted["place"]), identity=SourceIdentity.from_json(noted["identity"]))
+    identity = SourceIdentity.from_json(noted["identity"])
+    return KeptSource(place=str(noted["place"]), identity=identity, split=noted.get("split"))
 
 
 def _recipe_place(name: str) -> str:

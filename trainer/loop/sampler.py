@@ -62,8 +62,10 @@ def _of_images(path: str, source: Source) -> Floats:
         raise ValueError(
             f"data.sampler_weights={path!r} cannot be read ({error}). Write a number a line, or an .npy file."
         ) from error
-    ids = source.ids if isinstance(source, Subset) else np.arange(len(source))
-    total = source.num_whole if isinstance(source, Subset) else len(source)
+    ids = np.arange(len(source))
+    while isinstance(source, Subset):
+        ids, source = source.ids[ids], source.whole
+    total = len(source)
     if found.shape != (total,):
         raise ValueError(
             f"data.sampler_weights={path!r} has shape {found.shape}, and data.source holds "

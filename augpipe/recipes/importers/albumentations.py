@@ -80,9 +80,10 @@ def found_in(data: Any, version: str = "") -> Findings:
         turned = {(name_of(one), one["rotate_method"]) for one in every if "rotate_method" in one}
         call = _call_with_boxes(data["bbox_params"], sorted(turned))
         found.note(f"bbox_params: boxes are given to the call: {call}")
-    further = {name: "linear" for name, kind in (data.get("additional_targets") or {}).items() if kind == "image"}
-    if further:
-        given_too = "".join(f", {name}=..." for name in further)
+    looks = {"image": "linear", "mask": "nearest", "masks": "nearest"}
+    kinds = (data.get("additional_targets") or {}).items()
+    if further := {name: looks[kind] for name, kind in kinds if kind in looks}:
+        given_too = "".join(f", {name}=..." if name.isidentifier() else f", **{{{name!r}: ...}}" for name in further)
         call = f"augment(image=...{given_too}, targets=TargetOptions(paired={further}))"
         found.note(f"additional_targets: further images, which keep their colours here, are given to the call: {call}.")
     given = {name for name in _BOTH if data.get(name)}

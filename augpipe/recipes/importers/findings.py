@@ -104,7 +104,9 @@ class Findings:
             if self._never_happens(one):
                 self.rows.append(Row(name=name, verdict="exact", note="p=0: it never happens."))
             else:
-                self.refuse(name, reason(error, one, self.read))
+                home = "" if isinstance(error, ValueError) else _other_home(one)
+                own = f"is a class of {home}, not {self.source}'s, and " if home else ""
+                self.refuse(name, f"{own}{reason(error, one, self.read)}")
 
     def _check_only(self, one: Any, only: Mapping[str, tuple[Any, str]]) -> None:
         for name, (mapped, why) in only.items():

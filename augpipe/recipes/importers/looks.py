@@ -96,12 +96,12 @@ def _hold(listed: Iterable[Op], maps: Sequence[Op]) -> bool:
     return any(held is one for op in listed for held in with_held(op) for one in maps)
 
 
-def looked_at_once(rows: Iterable[Row], acting: Iterable[tuple[str, Op]]) -> list[str]:
-    """The names of the transforms that are one look-up of a pass, and would each be one in their library: those of
+def looked_at_once(rows: Sequence[Row], acting: Iterable[tuple[str, Op]]) -> list[int]:
+    """The places of the transforms that are one look-up of a pass, and would each be one in their library: of those of
     most, where one of several is chosen."""
     looks = [row for row in rows if row.look is not None and row.look.interpolation != "nearest"]
     seen = [id(row) for _, op in acting if not has_own_look(op) for row in _most_looks(op, looks)]
-    return [row.name for row in looks if id(row) in seen]
+    return [place for place, row in enumerate(rows) if id(row) in seen]
 
 
 def _most_looks(op: Op, looks: Sequence[Row]) -> list[Row]:
@@ -177,5 +177,7 @@ def steps_before(made: Iterable[Op], op: Op) -> list[Op]:
 
 
 def note_of(made: Iterable[Op]) -> str:
-    """What is to be said of a policy whose groups have no look of their own."""
-    return "" if any(map(has_own_look, made)) else FIRST
+    """What is to be said of a policy that moves pixels and whose groups have no look of their own."""
+    groups = tuple(made)
+    moves = any(inner.is_geometry for op in groups for inner in op.flat)
+    return FIRST if moves and not any(map(has_own_look, groups)) else ""

@@ -127,10 +127,13 @@ def _note_order(found: Findings) -> None:
     for one in (one for own in passes for one in bordered_behind_resizes(found.rows, own)):
         for place in _rows_of(found, one) if not pads_nothing(one, found.ops) else ():
             found.differs(place, BEFORE_RESIZES)
-    for names in (looked_at_once(found.rows, own) for own in passes):
-        if len(names) > 1:
-            told = f"one look-up here, less blurred than by {found.source}, which interpolates each time."
-            found.note(f"{', '.join(dict.fromkeys(names))}: {told}")
+    told = f"one look-up here, less blurred than by {found.source}, which interpolates each time."
+    for own in passes:
+        at_once = looked_at_once(found.rows, own)
+        if len(at_once) > 1:
+            found.note(f"{', '.join(dict.fromkeys(found.rows[place].name for place in at_once))}: {told}")
+        for place in at_once[1:]:
+            found.differs(place, told, is_noted=True)
 
 
 def _act_late(found: Findings, op: Op, look_up: Op) -> None:

@@ -63,6 +63,8 @@ def reason(error: Exception, one: Any, read: Callable[[Any, str], Any]) -> str:
     """
     if isinstance(error, KeyError):
         return f"has no {error}"
+    if isinstance(error, AttributeError) and error.obj is one:
+        return f"has no attribute {error.name!r}"
     if isinstance(error, AttributeError | TypeError):
         return f"has an argument of another kind than it takes ({str(error).splitlines()[0]})"
     if not isinstance(error, FieldError):

@@ -31,6 +31,8 @@ OLD_TRANSFORMS = {
 """Transforms of torchvision that were called otherwise once."""
 ERASING_OF_TIMM = ("timm.data.RandomErasing", "timm.data.random_erasing.RandomErasing")
 """Where timm has the one transform that stands among torchvision's."""
+FIRST_OF_PARAMS = ("format", "label_fields")
+"""The first arguments of albumentations' `BboxParams` and `KeypointParams`."""
 PAIRS = {"blur_limit": 3, "clip_limit": 1, "sigma_limit": 0, "var_limit": 0} | dict.fromkeys(
     ("num_masks_x", "num_masks_y", "mask_x_length", "mask_y_length"), 0
 )
@@ -106,7 +108,7 @@ def _bound(library: str, call: Call, ignored: list[str] | None = None) -> dict[s
     if known is None:
         if version and any(call.name in parameters(f"{package}-{other}") for other in albumentations.VERSIONS):
             raise ValueError(f"{where} is not in version {version} of {package}.")
-        return dict(call.kwargs)  # refused by its name
+        return {**dict(zip(FIRST_OF_PARAMS, call.args, strict=False)), **call.kwargs}  # others are refused by name
     if len(call.args) > len(known):
         raise ValueError(f"{where} takes {len(known)} arguments and is given {len(call.args)}.")
     given = {**dict(zip(known, call.args, strict=False)), **call.kwargs}

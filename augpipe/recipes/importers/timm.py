@@ -7,6 +7,7 @@ from typing import Any
 
 from augpipe import ops
 from augpipe.ops import Op
+from augpipe.ops.groups import each_within
 from augpipe.policies.timm_policies import read_name
 from augpipe.recipes.importers.findings import Findings
 from augpipe.recipes.importers.looks import finished_in_turn, note_of
@@ -203,11 +204,13 @@ def _train(found: Findings, given: Mapping[str, Any]) -> None:
         except ValueError as error:
             found.refuse("auto_augment", str(error))
         else:
-            beyond = ("constant", levels([min(255, round(255 * x)) for x in given["mean"]]))
             look = Look(interpolation=_look(given).interpolation)
-            groups = finished_in_turn(read.ops(), look.interpolation)
+            made_of = read.ops() if look.interpolation == "bilinear" else map(each_within(_filtered), read.ops())
+            groups = finished_in_turn(made_of, look.interpolation)
             told = " ".join(filter(None, [*read.notes, note_of(groups)]))
-            found.add("auto_augment", *groups, note=told, look=look, beyond=beyond)
+            moves = any(inner.is_geometry for op in groups for inner in op.flat)
+            beyond = ("constant", levels([min(255, round(255 * x)) for x in given["mean"]]))
+            found.add("auto_augment", *groups, note=told, **({"look": look, "beyond": beyond} if moves else {}))
     if given["color_jitter"] and (not policy or given["force_color_jitter"] or "3a" in policy):
         _jitter(found, given)
     if given["grayscale_prob"]:
@@ -215,6 +218,11 @@ def _train(found: Findings, given: Mapping[str, Any]) -> None:
     if given["gaussian_blur_prob"]:
         blurred = ops.GaussianBlur(sigma_px=(0.1, 2.0), kernel_px=23, p=given["gaussian_blur_prob"])
         found.add("gaussian_blur_prob", blurred)
+
+
+def _filtered(op: Op) -> Op:
+    """A blur that does not widen the look-up, which only a bilinear one can be."""
+    return ops.GaussianBlur(sigma_px=op.sigma_px, p=op.p) if isinstance(op, ops.Blur) else op
 
 
 def _jitter(found: Findings, given: Mapping[str, Any]) -> None:

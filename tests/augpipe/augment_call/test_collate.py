@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from augpipe import Augment, Batch, Recipe, View, ops, recipes
+from augpipe import Augment, Batch, Recipe, SampleError, View, ops, recipes
 from tests.augpipe.loader.jpeg_loaders import jpeg_files, make
 
 torch = pytest.importorskip("torch")
@@ -204,3 +204,14 @@ def test_workers_know_of_it_what_others_saw(method: str) -> None:
     assert not augment._repeats.are_told
     list(loader)
     assert augment._repeats.are_told
+
+
+def test_a_worker_hands_on_the_error_of_an_image(tmp_path: Path) -> None:
+    path = str(tmp_path / "lost.jpg")
+    augment = Augment(RECIPE, seed=5)
+    loader = torch.utils.data.DataLoader([(path, 0, 0)], collate_fn=augment.collate, num_workers=1)
+    with pytest.raises(SampleError, match="lost.jpg: No such file or directory") as caught:
+        list(loader)
+    assert caught.value.name == "" and caught.value.reason == str(caught.value)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.name, again.reason) == (str(caught.value), "", str(caught.value))

@@ -469,6 +469,13 @@ def test_parts_of_an_affine_that_are_not_mapped() -> None:
         of_affine(2, shear=[-45, 45])
 
 
+def test_the_format_of_boxes_may_stand_first() -> None:
+    params = "bbox_params=A.BboxParams('coco', ['labels']), keypoint_params=A.KeypointParams('yx', ['joints'])"
+    boxes, points = importers.from_text(f"A.Compose([A.HorizontalFlip()], {params})", version="2").notes
+    assert "bbox_format='coco', labels=..." in boxes
+    assert "joints=..." in points and "format='yx' is not known" in points
+
+
 def test_the_call_takes_boxes_as_maps_turn_them() -> None:
     text = "A.Compose([{}], bbox_params=A.BboxParams('coco', clip=True))"
     turned, other = "A.Rotate(rotate_method='ellipse')", "A.Affine(rotate=10, rotate_method='ellipse')"
@@ -947,7 +954,7 @@ def test_a_grid_that_bends_nothing_is_near() -> None:
     found = importers.from_text("A.Compose([A.Resize(64, 64), A.GridDistortion(distort_limit=(0, 0), p=1)])")
     assert found.rows[-1].verdict == "near"
     assert "GridDistortion: bends nothing here, and there by up to a pixel: about 2 levels." in found.notes
-    bent = importers.from_text("A.Compose([A.Resize(64, 64), A.GridDistortion(distort_limit=(0, 0.1), p=1)])")
+    bent = importers.from_text("A.Compose([A.RandomCrop(64, 64), A.GridDistortion(distort_limit=(0, 0.1), p=1)])")
     assert bent.rows[-1].verdict == "exact"
 
 
@@ -958,9 +965,10 @@ def test_the_grain_of_version_2_is_said_to_be_another_one() -> None:
 
 def test_further_images_are_given_to_the_call() -> None:
     data = compose(CROP)
-    data["transform"]["additional_targets"] = {"after": "image", "other": "mask"}
+    data["transform"]["additional_targets"] = {"after": "image", "old-mask": "mask", "points": "keypoints"}
     found = importers.from_albumentations(data)
-    given = "augment(image=..., after=..., targets=TargetOptions(paired={'after': 'linear'}))"
+    paired = "{'after': 'linear', 'old-mask': 'nearest'}"
+    given = f"augment(image=..., after=..., **{{'old-mask': ...}}, targets=TargetOptions(paired={paired}))"
     assert f"additional_targets: further images, which keep their colours here, are given to the call: {given}." in (
         found.notes
     )

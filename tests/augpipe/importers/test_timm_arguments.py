@@ -73,6 +73,23 @@ def test_one_number_normalises_all_channels() -> None:
     assert found.recipe.fill == (128, 128, 128)
 
 
+@pytest.mark.parametrize("policy", ["3a", "rand-m9-t3a"])
+@pytest.mark.parametrize("interpolation", ["bicubic", "random"])
+def test_what_blurs_is_a_filter_where_the_look_up_is_not_bilinear(policy: str, interpolation: str) -> None:
+    made = recipes.from_timm(auto_augment=policy, interpolation=interpolation)
+    names = {op.op for group in made.ops for op in group.flat}
+    assert "gaussian_blur" in names and "blur" not in names
+
+
+def test_3a_moves_nothing() -> None:
+    (row,) = (
+        one
+        for one in importers.from_timm(auto_augment="3a", interpolation="bicubic").rows
+        if one.name == "auto_augment"
+    )
+    assert row.note == "" and row.look is None
+
+
 def test_3a_keeps_the_jitter() -> None:
     made = recipes.from_timm(auto_augment="3a", color_jitter=(0.3, 0.2, 0.1, 0.05), color_jitter_prob=0.8)
     jitter = ops.ColorJitter(brightness=0.3, contrast=0.2, saturation=0.1, hue=0.05, about="mean", space="hsv", p=0.8)

@@ -677,6 +677,13 @@ def test_a_class_of_ones_own_is_not_taken_for_the_librarys_without_a_word() -> N
     assert importers.from_torchvision(compose(CROP, INVERT)).rows[-1].verdict == "exact"
 
 
+def test_a_class_of_ones_own_with_other_arguments_is_told_as_such() -> None:
+    own = type("GaussianBlur", (), {"__module__": "moco.loader", "sigma": [0.1, 2.0]})()  # as MoCo's and DINO's
+    told = "GaussianBlur: is a class of moco.loader, not torchvision's, and has no attribute 'kernel_size'"
+    with pytest.raises(ValueError, match=f"(?m)^  {told}$"):
+        importers.from_torchvision(compose(CROP, own))
+
+
 def test_the_nearest_pixel_has_two_names() -> None:
     texts = [f"T.Resize((64, 48), interpolation=InterpolationMode.{name})" for name in ("NEAREST", "NEAREST_EXACT")]
     plain, exactly = (importers.from_text(text) for text in texts)

@@ -200,6 +200,16 @@ def test_a_pass_that_begins_an_epoch_anew_says_so_once(caplog: pytest.LogCapture
     )
 
 
+def test_a_pass_that_begins_again_says_nothing_where_all_epochs_are_alike(caplog: pytest.LogCaptureFixture) -> None:
+    loader = make(shuffle=False)  # for validation: Lightning looks at two batches of it first
+    assert [ids_of(islice(loader, 2)), ids_of(loader)] == [[*range(8)], [*range(NUM)]]
+    assert not caplog.messages
+    for other in (make(), make(recipe=PAPER, shuffle=False)):
+        caplog.clear()
+        assert ids_of(islice(other, 2)) == ids_of(islice(other, 2))
+        assert "begins again" in caplog.text
+
+
 def test_a_rest_that_is_given_again_says_so(caplog: pytest.LogCaptureFixture) -> None:
     loader = make()
     loader.load_state_dict(loader.state_dict() | {"epoch": 2, "samples_consumed": 8})

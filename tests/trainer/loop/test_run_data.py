@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from augpipe import recipes
+from augpipe.datasets.open import open_source
+from augpipe.trainer.evaluation.trained_run import open_run
 from augpipe.trainer.loop import run
+from augpipe.trainer.loop.data import open_sources
+from augpipe.trainer.loop.run_data import read_data
+from augpipe.trainer.loop.world import open_world
 from tests.augpipe.decoding.image_files import encoded, scene, write_files
 from tests.distributed.train_runs import config, write_photos
 
@@ -98,3 +103,70 @@ def test_a_run_of_before_goes_on_and_says_so(tmp_path: Path, caplog: pytest.LogC
     assert run(config(tmp_path / "run", photos, max_steps=2)).step == 2
     assert "has no record of its training data" in caplog.text
     assert (tmp_path / "run/data.json").exists()
+
+
+def write_list(folder: Path, photos: Path, held_out: int = 4) -> Path:
+    """A list of photographs whose column `split` names the last ones "valid"."""
+    names = sorted(photos.glob("c*/*.jpg"), key=lambda path: path.name)
+    splits = ["train"] * (len(names) - held_out) + ["valid"] * held_out
+    rows = [f"{path},{path.parent.name},{split}" for path, split in zip(names, splits, strict=True)]
+    path = folder / "list.csv"
+    path.write_text("\n".join(["path,label,split", *rows]) + "\n")
+    return path
+
+
+def test_parts_of_a_list_are_trained_and_evaluated_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    listed = write_list(tmp_path, write_photos(tmp_path, 12))
+    made = config(tmp_path / "run", listed, data={"split": "train", "eval_split": "val"}, max_steps=1)
+    source, held_out = open_sources(made.data, made.seed)
+    assert held_out is not None and (len(source), len(held_out)) == (8, 4)
+    assert {source.name(i) for i in range(8)}.isdisjoint(held_out.name(i) for i in range(4))
+    assert list(source.classes) == list(held_out.classes)
+    run(made)
+    kept = read_data(tmp_path / "run")
+    assert kept is not None and kept.held_out is not None and kept.num_trained_on == 0
+    assert (kept.source.split, kept.held_out.split) == ("train", "val")
+    assert "trained on" not in caplog.text and "all rows are read" not in caplog.text
+
+    with open_world("cpu", 60) as world:
+        trained = open_run(tmp_path / "run", world)
+    assert trained.held_out().name(0) == held_out.name(0) and len(trained.held_out()) == 4
+    assert len(trained.held_out(open_source(listed), "the list")) == 4
+    trained.say_if_trained_on(open_source(listed), str(listed))
+    assert "8 of these 12 photographs were trained on" in caplog.text and "--held-out" in caplog.text
+
+    with pytest.raises(ValueError, match=r"list\.csv' is not what the run .* trained on \(8 photographs then, 12 now"):
+        run(config(tmp_path / "run", listed, max_steps=2))
+
+
+def test_a_share_of_a_part_is_held_out(tmp_path: Path) -> None:
+    listed = write_list(tmp_path, write_photos(tmp_path, 12))
+    made = config(tmp_path / "run", listed, data={"split": "train", "eval_fraction": 0.25}, max_steps=1)
+    run(made)
+    source, held_out = open_sources(made.data, made.seed)
+    assert held_out is not None and (len(source), len(held_out)) == (6, 2)
+    with open_world("cpu", 60) as world:
+        again = open_run(tmp_path / "run", world).held_out()
+    assert [again.name(i) for i in range(2)] == [held_out.name(i) for i in range(2)]
+
+
+def test_parts_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
+    listed = write_list(tmp_path, write_photos(tmp_path, 12))
+    with pytest.raises(ValueError, match=r"eval_split='val' is a part of source, all of which is trained on\. Give sp"):
+        config(tmp_path / "run", listed, data={"eval_split": "val"})
+    with pytest.raises(ValueError, match=r"eval_split='val' and eval_fraction=0\.5 are two ways"):
+        config(tmp_path / "run", listed, data={"split": "train", "eval_split": "val", "eval_fraction": 0.5})
+    wrong = config(tmp_path / "run", listed, data={"split": "trian"})
+    with pytest.raises(ValueError, match="holds no split 'trian', but 'train', 'valid'"):
+        run(wrong)
+
+
+def test_parts_of_a_folder_are_trained_and_evaluated_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "both").mkdir()
+    for name in ("train", "val"):
+        write_photos(tmp_path, 8).rename(tmp_path / "both" / name)
+    with pytest.raises(ValueError, match=r'data\.split="train"'):
+        run(config(tmp_path / "run", tmp_path / "both"))
+    run(config(tmp_path / "run", tmp_path / "both", data={"split": "train", "eval_split": "val"}, max_steps=1))
+    kept = read_data(tmp_path / "run")
+    assert kept is not None and kept.num_trained_on == 0 and "trained on" not in caplog.text
