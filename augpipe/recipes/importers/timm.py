@@ -210,7 +210,8 @@ def _train(found: Findings, given: Mapping[str, Any]) -> None:
             told = " ".join(filter(None, [*read.notes, note_of(groups)]))
             moves = any(inner.is_geometry for op in groups for inner in op.flat)
             beyond = ("constant", levels([min(255, round(255 * x)) for x in given["mean"]]))
-            found.add("auto_augment", *groups, note=told, **({"look": look, "beyond": beyond} if moves else {}))
+            seen = (look, beyond) if moves else (None, None)
+            found.add("auto_augment", *groups, note=told, look=seen[0], beyond=seen[1])
     if given["color_jitter"] and (not policy or given["force_color_jitter"] or "3a" in policy):
         _jitter(found, given)
     if given["grayscale_prob"]:
