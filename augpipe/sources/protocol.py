@@ -196,10 +196,18 @@ def labels_of(source: Source, sample_ids: Ints) -> Labels:
     Raises:
         ValueError: a label is not of k numbers, or not a class where there is no `label_width`.
     """
+    width, num = label_width_of(source), len(sample_ids)
     if hasattr(source, "labels_of"):
-        labels: Labels = source.labels_of(sample_ids)
+        labels: Labels = np.asarray(source.labels_of(sample_ids))
+        if labels.shape != ((num, width) if width else (num,)) or (
+            num and not width and labels.dtype.kind not in "iub"
+        ):
+            needed = f"{num} x {width} numbers" if width else f"{num} classes"
+            raise ValueError(
+                f"labels_of of the {type(source).__name__} gives shape {labels.shape} and dtype {labels.dtype}, and "
+                f"{needed} are needed. Return one label for each of sample_ids; label_width is how many numbers it has."
+            )
         return labels
-    width = label_width_of(source)
     if not width:
         return np.array([class_of(source, sample_id) for sample_id in sample_ids.tolist()], np.int64)
     rows = []

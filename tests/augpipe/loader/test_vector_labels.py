@@ -133,6 +133,16 @@ def test_a_label_that_is_no_class_is_named(wrong: Any) -> None:
             load(Changed(IMAGES))
 
 
+@pytest.mark.parametrize("wrong", [np.zeros(2, np.int64), np.full(3, 0.5), np.zeros((3, 2), np.int64)])
+def test_labels_that_a_source_gives_at_once_are_one_a_sample(wrong: Any) -> None:
+    source: Any = MemorySource(IMAGES)
+    source.labels_of = lambda sample_ids: wrong
+    with pytest.raises(ValueError, match=r"^labels_of of the MemorySource gives shape .* and 3 classes are needed"):
+        load(source)
+    source.labels_of = lambda sample_ids: [0] * len(sample_ids)
+    assert load(source)[0].tolist() == [0] * NUM
+
+
 def test_classes_of_other_types_are_ints() -> None:
     labels, ids = load(Vectors(IMAGES, [0, np.int32(1), np.True_, True, torch.tensor(4), np.array(5), -1]))
     assert labels.dtype == np.int64 and labels.tolist() == np.array([0, 1, 1, 1, 4, 5, -1])[ids].tolist()
