@@ -47,7 +47,7 @@ from augpipe.datasets.shards.manifest import MANIFEST_NAME, locate, locate_url
 from augpipe.datasets.shards.shard_source import ShardSource
 from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.schedule import Schedule
-from augpipe.sources import Subset
+from augpipe.sources import Concat, Subset
 from augpipe.sources.combined import hold_out
 from augpipe.sources.log_line import tell_source
 from augpipe.sources.protocol import Source, is_source
@@ -197,6 +197,11 @@ def _open(path_or_source: Any, options: Options) -> Source:
         whole, indices = getattr(path_or_source, "dataset", None), getattr(path_or_source, "indices", None)
         if whole is not None and indices is not None:  # torch.utils.data.Subset: as of random_split
             return Subset(whole if is_source(whole) else _open(whole, options), indices)
+        if type(path_or_source).__name__ == "ConcatDataset" and type(path_or_source).__module__.startswith("torch."):
+            parts = [part if is_source(part) else _open(part, options) for part in path_or_source.datasets]
+            for part in parts:
+                tell_source(part)
+            return Concat(parts)
         if not isinstance(path_or_source, (list, tuple)) or _is_pair_of_image(path_or_source):
             return made(MapStyleSource, path_or_source, options=options)
     if hint:

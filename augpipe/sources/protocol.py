@@ -1,5 +1,6 @@
 """What the loader asks of a place that holds images."""
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeGuard, runtime_checkable
 
@@ -193,14 +194,22 @@ def labels_of(source: Source, sample_ids: Ints) -> Labels:
     """(B,) int64: the classes, -1 where there is none. Of a `VectorLabelledSource`: (B, k) float32 or int64.
 
     Raises:
-        ValueError: a label is not of k numbers.
+        ValueError: a label is not of k numbers, or not a class where there is no `label_width`.
     """
+    width, num = label_width_of(source), len(sample_ids)
     if hasattr(source, "labels_of"):
-        labels: Labels = source.labels_of(sample_ids)
+        labels: Labels = np.asarray(source.labels_of(sample_ids))
+        if labels.shape != ((num, width) if width else (num,)) or (
+            num and not width and labels.dtype.kind not in "iub"
+        ):
+            needed = f"{num} x {width} numbers" if width else f"{num} classes"
+            raise ValueError(
+                f"labels_of of the {type(source).__name__} gives shape {labels.shape} and dtype {labels.dtype}, and "
+                f"{needed} are needed. Return one label for each of sample_ids; label_width is how many numbers it has."
+            )
         return labels
-    width = label_width_of(source)
     if not width:
-        return np.array([source.label(sample_id) for sample_id in sample_ids.tolist()], np.int64)
+        return np.array([class_of(source, sample_id) for sample_id in sample_ids.tolist()], np.int64)
     rows = []
     for sample_id in sample_ids.tolist() or [0]:  # a batch without samples is of the same dtype
         row = np.asarray(source.label(sample_id))
@@ -211,6 +220,22 @@ def labels_of(source: Source, sample_ids: Ints) -> Labels:
             )
         rows.append(row)
     return as_label_rows(np.stack(rows)[: len(sample_ids)])
+
+
+def class_of(source: Source, sample_id: int) -> int:
+    """A sample's class, -1 for none.
+
+    Raises:
+        ValueError: its label is none: a number with a point, a name, or several numbers.
+    """
+    label: Any = source.label(sample_id)
+    try:
+        return int(label) if isinstance(label, np.bool_) else operator.index(label)
+    except TypeError:
+        raise ValueError(
+            f"{source.name(sample_id)}: its label is {label!r:.100}, and a source without label_width gives a class, "
+            "an int. Return one; or set label_width to how many numbers a label has, and return an array of them."
+        ) from None
 
 
 def as_label_rows(numbers: npt.NDArray[Any]) -> Labels:

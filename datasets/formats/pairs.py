@@ -74,6 +74,8 @@ class MapStyleSource(LabelledSource):
         if not len(dataset):
             raise ValueError(f"the {self._where} is empty: a source holds at least one photograph.")
         refuse_target_transform(dataset)
+        if getattr(dataset, "transform", None) is not None:
+            self.cautions = ("its own transform acts before the recipe: make the data set without one",)
         names = getattr(dataset, "classes", None) if classes is None else classes
         named = tuple(map(str, names)) if isinstance(names, list | tuple) and len(names) else None
         self._labels: npt.NDArray[Any] = np.full(len(dataset), _UNSEEN, np.int64)

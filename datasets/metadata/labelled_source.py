@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from augpipe.sources.protocol import Labels, as_label_rows
+from augpipe.sources.protocol import Labels, as_label_rows, class_of
 from augpipe.sources.subset import check_id, check_ids
 from augpipe.validation.plural import count
 
@@ -63,7 +63,12 @@ class LabelledSource(ABC):
         check_ids(sample_ids, len(self))
         if type(self).label is not LabelledSource.label and len(sample_ids):
             labels = np.array([self.label(sample_id) for sample_id in sample_ids.tolist()])
-            return as_label_rows(labels) if labels.ndim == 2 else labels.astype(np.int64)
+            if labels.ndim == 2:
+                return as_label_rows(labels)
+            if labels.dtype.kind not in "iub":
+                whole: Any = self  # the source that this is a part of
+                labels = np.array([class_of(whole, sample_id) for sample_id in sample_ids.tolist()])
+            return labels.astype(np.int64)
         if self._labels is None:
             return np.full(len(sample_ids), -1, np.int64)
         found = self._labels[sample_ids]

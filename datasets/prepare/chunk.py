@@ -171,12 +171,12 @@ def short_name(name: str, prefix: str) -> str:
 
 
 def _label(source: Source, sample_id: int) -> int | Labels:
+    (row,) = labels_of(source, np.array([sample_id]))
     if label_width_of(source):
-        (row,) = labels_of(source, np.array([sample_id]))
         if not np.isfinite(row).all():
             raise ValueError(f"its label {row.tolist()!r:.100} is not finite")
         return np.asarray(row)
-    label = int(source.label(sample_id))
+    label = int(row)
     if not -1 <= label < len(source.classes):
         raise ValueError(f"its label {label} is none of the source's {len(source.classes)} classes")
     return label

@@ -32,7 +32,7 @@ class Vectors(MemorySource):
     def __init__(self, contents: Sequence[Any], rows: Any) -> None:
         super().__init__(contents)
         self.rows = rows
-        self.label_width = len(rows[0])
+        self.label_width = len(rows[0]) if np.ndim(rows[0]) else 0
 
     def label(self, sample_id: int) -> Any:
         return self.rows[sample_id]
@@ -116,6 +116,36 @@ def test_a_label_of_another_width_is_named() -> None:
             ValueError, match=r"photo 4.jpg: its label has shape .* says 3 numbers. Return an array of sh"
         ):
             load(Vectors(IMAGES, [*SOFT[:4], wrong, *SOFT[5:]]))
+
+
+@pytest.mark.parametrize("wrong", [0.5, None, "cat", np.ones(2, np.int64), torch.tensor(0.5)])
+def test_a_label_that_is_no_class_is_named(wrong: Any) -> None:
+    class Changed(ArraySource):
+        def label(self, sample_id: int) -> Any:
+            return wrong
+
+    source = Vectors(IMAGES, [*range(4), wrong, 5, 6])
+    told = r": its label is .* gives a class, an int. Return one; or set label_width"
+    with pytest.raises(ValueError, match=rf"^photo 4.jpg{told}"):
+        load(source)
+    if np.ndim(wrong) == 0:
+        with pytest.raises(ValueError, match=told):
+            load(Changed(IMAGES))
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(2, np.int64), np.full(3, 0.5), np.zeros((3, 2), np.int64)])
+def test_labels_that_a_source_gives_at_once_are_one_a_sample(wrong: Any) -> None:
+    source: Any = MemorySource(IMAGES)
+    source.labels_of = lambda sample_ids: wrong
+    with pytest.raises(ValueError, match=r"^labels_of of the MemorySource gives shape .* and 3 classes are needed"):
+        load(source)
+    source.labels_of = lambda sample_ids: [0] * len(sample_ids)
+    assert load(source)[0].tolist() == [0] * NUM
+
+
+def test_classes_of_other_types_are_ints() -> None:
+    labels, ids = load(Vectors(IMAGES, [0, np.int32(1), np.True_, True, torch.tensor(4), np.array(5), -1]))
+    assert labels.dtype == np.int64 and labels.tolist() == np.array([0, 1, 1, 1, 4, 5, -1])[ids].tolist()
 
 
 def test_no_batch_holds_two_kinds_of_labels() -> None:

@@ -181,6 +181,33 @@ def test_an_image_folder_is_read_as_the_folder_is(tmp_path: Path, caplog: pytest
         open_source(ImageFolder(tmp_path, target_transform=str))
 
 
+def test_data_sets_that_torch_joins_are_read_as_each_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    written(tmp_path)
+    (tmp_path / "cat" / "z.png").write_bytes(FILES[0])  # a source of a size of its own: each line is logged once
+    first, second = ImageFolder(tmp_path, transform=str), ImageFolder(tmp_path)
+    joined = torch.utils.data.ConcatDataset([torch.utils.data.Subset(first, [5, 0]), second])
+    with caplog.at_level(logging.WARNING, "augpipe"):
+        source = open_source(joined)
+    assert "its transform is not applied: the recipe takes its place" in caplog.text
+    paths = [path for path, _ in second.samples]
+    assert [source.name(i) for i in range(9)] == [paths[5], paths[0], *paths]
+    assert labels_of(source, np.arange(9)).tolist() == [1, 0, 0, 0, 0, 1, 1, 1, 1] and source.classes == ("bird", "cat")
+    second.classes = ["cat", "dog"]
+    with pytest.raises(ValueError, match=r"^sources\[0\] and sources\[1\] have different classes"):
+        open_source(joined)
+
+
+def test_a_data_set_that_changes_images_itself_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    written(tmp_path)
+    dataset = Relabelled(tmp_path, transform=str)
+    with caplog.at_level(logging.WARNING, "augpipe"):
+        open_source(dataset)
+    (told,) = caplog.messages
+    assert told.endswith("; its own transform acts before the recipe: make the data set without one")
+    dataset.transform = None
+    assert open_source(dataset).cautions == ()
+
+
 def test_an_image_folder_with_items_of_its_own_is_asked_for_them(tmp_path: Path) -> None:
     written(tmp_path)
     upright = [np.asarray(Image.open(path)) for path, _ in ImageFolder(tmp_path).samples]
