@@ -257,6 +257,7 @@ RANGES: dict[str, dict[str, tuple[str, *tuple[float, ...]]]] = {
     "RandomRGBShift": {f"{channel}_shift": (f"{channel}_shift_limit", 0.0, -1.0) for channel in "rgb"},
     "RandomGaussianBlur": {"sigma": ("sigma", 0.0, 0.0)},
     "RandomJPEG": {"jpeg_quality": ("jpeg_quality", 50.0, 1.0)},
+    "RandomSaturation": {"saturation_factor": ("saturation", 1.0, 0.0)},
     "RandomHue": {"hue_factor": ("hue", 0.0, -0.5)},
     "RandomRotation": {"degrees": ("degrees", 0.0, -360.0)},
     "RandomRotation90": {"times": ("times", 0.0, -3.0, 3.0)},
