@@ -25,7 +25,7 @@ from augpipe.recipes.importers.makers import (
 )
 from augpipe.recipes.importers.units import UNIT
 
-OF_HSV = "saturation moves from gray, and there scales that of HSV: factors of 0.6 and 1.4 differ by 3 to 5 levels in the mean."
+OF_HSV = "saturation moves from gray, and there scales that of HSV: by 3 to 5 levels in the mean at 0.6 and 1.4."
 HOLDERS = ("AugmentationSequential", "ImageSequential", "Sequential", "VideoSequential")
 
 

@@ -15,6 +15,7 @@ from augpipe.recipes.importers.calls import Call, Script, with_calls
 from augpipe.recipes.importers.findings import Findings
 from augpipe.recipes.importers.kornia_values import OF_FUNCTIONS
 from augpipe.recipes.importers.makers import either_way, twice
+from augpipe.recipes.importers.torchvision_geometry import OF_MASKS
 from augpipe.validation.suggest import nearest
 
 OLD_NAMES = {"resample": "interpolation", "fillcolor": "fill"}
@@ -145,7 +146,8 @@ def _object(call: Call) -> Any:
     given = {name: with_calls(value, _object) for name, value in _bound("torchvision", call).items()}
     normal = NORMAL.get(call.name, {})
     given = {name: normal[name](value) if name in normal else value for name, value in given.items()}
-    return type(call.name, (), given)()
+    home = {"__module__": OF_MASKS} if call.path.startswith(OF_MASKS) else {}
+    return type(call.name, (), given | home)()
 
 
 def _angles(value: Any) -> Any:

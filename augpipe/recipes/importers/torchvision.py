@@ -11,7 +11,7 @@ from augpipe.policies.automatic import one_of as merged_one_of
 from augpipe.recipes.importers.chosen import IN_ORDER, Members, all_of, in_groups, one_of
 from augpipe.recipes.importers.findings import Findings, Maker
 from augpipe.recipes.importers.looks import finished_in_turn, note_of
-from augpipe.recipes.importers.torchvision_geometry import GEOMETRY, beyond_of, look_of, overlaps, seldom_overlapping
+from augpipe.recipes.importers.torchvision_geometry import GEOMETRY, fill_of, look_of, overlaps, seldom_overlapping
 from augpipe.recipes.importers.torchvision_lambdas import of_arrays, of_levels, of_pillow, of_tensors
 from augpipe.recipes.importers.torchvision_pixels import COUNTED_IN_PARTS, OF_FLOAT_LEVELS, PIXELS, normalize_bytes
 from augpipe.recipes.importers.units import FUNCTION, UNIT, fill_in_levels
@@ -175,7 +175,7 @@ def _policy(make: Callable[[Any], tuple[Op, ...]]) -> Maker:
         made = tuple(map(each_within(_moved_by_whole_pixels), make(one)))
         if not found.is_held:
             made = finished_in_turn(made, look.interpolation)
-        found.add(_name(one), *made, note=note_of(made), look=look, beyond=beyond_of(found, one))
+        found.add(_name(one), *made, note=note_of(made), look=look, beyond=("constant", fill_of(found, one)))
 
     return add
 

@@ -439,6 +439,15 @@ def test_an_op_before_the_crop_acts_before_it() -> None:
         assert found.notes == ((told,) if one is rotation else ()) and found.recipe.num_passes == 1
 
 
+def test_what_masks_show_beyond_the_image_is_told_of_version_2() -> None:
+    turned = "{0}.Compose([{0}.RandomRotation(20{1}), {0}.TrivialAugmentWide()])"
+    told = "label maps: there they show 9 (RandomRotation) beyond the image; here 255, or 9 by targets=TargetOptions("
+    (note,) = importers.from_text(turned.format("v2", ", fill=9")).notes
+    assert note == f"{told}mask_fill=9)."
+    assert importers.from_text(turned.format("v2", ", fill=[1, 2, 3]")).notes == ()  # which masks refuse
+    assert importers.from_text(turned.format("T", ", fill=9")).notes == ()  # which changes no masks
+
+
 def test_a_blur_before_geometry_acts_before_it() -> None:
     blur = make("GaussianBlur", kernel_size=(5, 5), sigma=(1.0, 2.0))
     perspective = make("RandomPerspective", distortion_scale=0.3, p=0.5, fill=0, interpolation=Mode.BILINEAR)
