@@ -236,7 +236,14 @@ GEOMETRY: dict[str, Maker] = {
     "RandomHorizontalFlip": same(ops.Flip),
     "RandomVerticalFlip": same(ops.Flip, direction="vertical"),
     "RandomRotation": same(
-        ops.Rotate, max_deg=lambda one: tuple(one.degrees), step=None, p=1.0, look=look_of, beyond=beyond_of
+        ops.Rotate,
+        max_deg=lambda one: tuple(one.degrees),
+        step=None,
+        fit_frame=lambda one: "up" if hasattr(one, "fits") else "no",
+        p=1.0,
+        note=lambda one: "the turned frame is up to a pixel smaller." if hasattr(one, "fits") else "",
+        look=look_of,
+        beyond=beyond_of,
     ),
     "RandomAffine": _affine,
     "RandomPerspective": same(
