@@ -25,6 +25,7 @@ from augpipe.recipes.importers.makers import (
 )
 from augpipe.recipes.importers.units import UNIT
 
+OF_HSV = "saturation moves from gray, and there scales that of HSV: by 3 to 5 levels in the mean at 0.6 and 1.4."
 HOLDERS = ("AugmentationSequential", "ImageSequential", "Sequential", "VideoSequential")
 
 
@@ -78,7 +79,7 @@ def _jiggle(found: Findings, one: Any) -> None:
     limits = _jittered(one)
     changed = [name for name, (low, high) in limits.items() if low < high or low != (name != "hue")]
     notes = ["the order is contrast, brightness, saturation, hue, always."] if len(changed) > 1 else []
-    notes += ["saturation moves from gray, and there scales that of HSV."] if "saturation" in changed else []
+    notes += [OF_HSV] if "saturation" in changed else []
     brightness, contrast = _less_one(limits["brightness"]), _less_one(limits["contrast"])
     made = (
         ops.BrightnessContrast(brightness=brightness, contrast=contrast, p=1.0),
@@ -191,6 +192,7 @@ MADE: dict[str, Maker] = {
     "RandomContrast": same(
         ops.BrightnessContrast, contrast=lambda one: _less_one(range_of(one, "contrast_factor")), brightness=(0.0, 0.0)
     ),
+    "RandomSaturation": same(ops.Saturation, factor=lambda one: range_of(one, "saturation_factor"), note=OF_HSV),
     "RandomHue": same(ops.Hue, turns=lambda one: range_of(one, "hue_factor"), space="hsv"),
     "RandomGamma": _gamma,
     "RandomRGBShift": _rgb_shift,

@@ -16,6 +16,7 @@ from augpipe.recipes.importers.findings import Findings
 from augpipe.recipes.importers.kornia_values import OF_FUNCTIONS
 from augpipe.recipes.importers.makers import either_way, twice
 from augpipe.recipes.importers.script_recipe import find_recipe
+from augpipe.recipes.importers.torchvision_geometry import OF_MASKS
 from augpipe.validation.suggest import nearest
 
 OLD_NAMES = {"resample": "interpolation", "fillcolor": "fill"}
@@ -146,7 +147,8 @@ def _object(call: Call) -> Any:
     given = {name: with_calls(value, _object) for name, value in _bound("torchvision", call).items()}
     normal = NORMAL.get(call.name, {})
     given = {name: normal[name](value) if name in normal else value for name, value in given.items()}
-    return type(call.name, (), given)()
+    home = {"__module__": OF_MASKS} if call.path.startswith(OF_MASKS) else {}
+    return type(call.name, (), given | home)()
 
 
 def _angles(value: Any) -> Any:
@@ -258,6 +260,7 @@ RANGES: dict[str, dict[str, tuple[str, *tuple[float, ...]]]] = {
     "RandomRGBShift": {f"{channel}_shift": (f"{channel}_shift_limit", 0.0, -1.0) for channel in "rgb"},
     "RandomGaussianBlur": {"sigma": ("sigma", 0.0, 0.0)},
     "RandomJPEG": {"jpeg_quality": ("jpeg_quality", 50.0, 1.0)},
+    "RandomSaturation": {"saturation_factor": ("saturation", 1.0, 0.0)},
     "RandomHue": {"hue_factor": ("hue", 0.0, -0.5)},
     "RandomRotation": {"degrees": ("degrees", 0.0, -360.0)},
     "RandomRotation90": {"times": ("times", 0.0, -3.0, 3.0)},

@@ -11,7 +11,7 @@ from augpipe.policies.automatic import one_of as merged_one_of
 from augpipe.recipes.importers.chosen import IN_ORDER, Members, all_of, in_groups, one_of
 from augpipe.recipes.importers.findings import Findings, Maker
 from augpipe.recipes.importers.looks import finished_in_turn, note_of
-from augpipe.recipes.importers.torchvision_geometry import GEOMETRY, beyond_of, look_of, overlaps, seldom_overlapping
+from augpipe.recipes.importers.torchvision_geometry import GEOMETRY, fill_of, look_of, overlaps, seldom_overlapping
 from augpipe.recipes.importers.torchvision_lambdas import of_arrays, of_levels, of_pillow, of_tensors
 from augpipe.recipes.importers.torchvision_pixels import COUNTED_IN_PARTS, OF_FLOAT_LEVELS, PIXELS, normalize_bytes
 from augpipe.recipes.importers.units import FUNCTION, UNIT, fill_in_levels
@@ -58,6 +58,7 @@ def found_in(transform: Any) -> Findings:
     scales = False
     listed = transform if isinstance(transform, list | tuple) else [transform]
     flat = [one for held in listed for one in _flattened(held)]
+    flat = [_fitted(one, then) for one, then in zip(flat, [*flat[1:], None], strict=True)]
     found.makers, found.changes_units, found.only = MADE, OF_PILLOW, ONLY
     if next((name for name in map(_name, flat) if name in ("ToPILImage", *TO_TENSORS)), "") == "ToPILImage":
         found.makers = MADE | {"Lambda": of_arrays}
@@ -85,6 +86,21 @@ def found_in(transform: Any) -> Findings:
     if scales and found.normalize is None:
         found.ops.append(UNIT)
     return found
+
+
+def _fitted(one: Any, then: Any) -> Any:
+    """A rotation that makes frames as large as what is turned, of which a Resize makes one of its own height and width:
+    all of what is turned, shrunk into the frame along each axis."""
+    if (
+        (_name(one), _name(then)) != ("RandomRotation", "Resize")
+        or not one.expand
+        or not isinstance(then.size, Sequence)
+    ):
+        return one
+    if len(then.size) != 2:
+        return one
+    kept = {name: getattr(one, name) for name in ("degrees", "interpolation", "center", "fill")}
+    return type("RandomRotation", (), {**kept, "expand": False, "fits": True, "__module__": type(one).__module__})()
 
 
 def _containers(flat: Sequence[Any]) -> list[str]:
@@ -175,13 +191,16 @@ def _policy(make: Callable[[Any], tuple[Op, ...]]) -> Maker:
         made = tuple(map(each_within(_moved_by_whole_pixels), make(one)))
         if not found.is_held:
             made = finished_in_turn(made, look.interpolation)
-        found.add(_name(one), *made, note=note_of(made), look=look, beyond=beyond_of(found, one))
+        found.add(_name(one), *made, note=note_of(made), look=look, beyond=("constant", fill_of(found, one)))
 
     return add
 
 
 ONLY: dict[str, dict[str, tuple[Any, str]]] = {
-    "RandomRotation": {"expand": (False, "makes frames of other sides"), "center": (None, "")},
+    "RandomRotation": {
+        "expand": (False, "makes frames of other sides without a Resize((height, width)) next"),
+        "center": (None, ""),
+    },
     "RandomAffine": {"center": (None, "")},
 }
 """See `Findings.only`."""

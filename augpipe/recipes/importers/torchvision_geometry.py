@@ -58,6 +58,8 @@ def pair(size: Any) -> tuple[int, int]:
 
 NEAREST = ("nearest", "nearest-exact", "nearest_exact")
 """Names of the nearest pixel, which are one for PIL images."""
+OF_MASKS = "torchvision.transforms.v2"
+"""Where transforms are that change masks as well."""
 
 
 def look_of(found: Findings, one: Any) -> Look:
@@ -78,11 +80,14 @@ def _shrunk(found: Findings, one: Any) -> Look:
 
 
 def beyond_of(found: Findings, one: Any) -> Beyond:
-    """The border of a transform that shows what lies outside the image."""
-    return "constant", _fill_of(found, one)
+    """The border of a transform that shows what lies outside the image, as one number of masks, too."""
+    given = getattr(one, "fill", None)
+    if type(one).__module__.startswith(OF_MASKS) and (given is None or isinstance(given, int | float)):
+        found.mask_fills.add((int(given or 0), type(one).__name__))
+    return "constant", fill_of(found, one)
 
 
-def _fill_of(found: Findings, one: Any) -> tuple[float, float, float]:
+def fill_of(found: Findings, one: Any) -> tuple[float, float, float]:
     """The fill of images; what masks are filled with is told, where there is one for each type."""
     given = getattr(one, "fill", None)
     if not isinstance(given, Mapping):
@@ -109,7 +114,7 @@ def _sanitize(found: Findings, one: Any) -> None:
 
 def _padding(found: Findings, one: Any) -> dict[str, Any]:
     """The border and the fill of what pads."""
-    return {"border": OF_NUMPY.get(one.padding_mode, one.padding_mode), "fill": _fill_of(found, one)}
+    return {"border": OF_NUMPY.get(one.padding_mode, one.padding_mode), "fill": fill_of(found, one)}
 
 
 def _random_crop(found: Findings, one: Any) -> None:
@@ -169,7 +174,7 @@ def _shortest(found: Findings, one: Any) -> None:
 
 def _zoom_out(found: Findings, one: Any) -> None:
     note = "its canvas is scaled to the image's size: what follows in pixels, and not in parts, sees fewer."
-    made = ops.ZoomOut(factor=tuple(one.side_range), fill=_fill_of(found, one), p=one.p)
+    made = ops.ZoomOut(factor=tuple(one.side_range), fill=fill_of(found, one), p=one.p)
     found.add("RandomZoomOut", made, note=note)
 
 
@@ -231,7 +236,14 @@ GEOMETRY: dict[str, Maker] = {
     "RandomHorizontalFlip": same(ops.Flip),
     "RandomVerticalFlip": same(ops.Flip, direction="vertical"),
     "RandomRotation": same(
-        ops.Rotate, max_deg=lambda one: tuple(one.degrees), step=None, p=1.0, look=look_of, beyond=beyond_of
+        ops.Rotate,
+        max_deg=lambda one: tuple(one.degrees),
+        step=None,
+        fit_frame=lambda one: "up" if hasattr(one, "fits") else "no",
+        p=1.0,
+        note=lambda one: "the turned frame is up to a pixel smaller." if hasattr(one, "fits") else "",
+        look=look_of,
+        beyond=beyond_of,
     ),
     "RandomAffine": _affine,
     "RandomPerspective": same(

@@ -202,6 +202,13 @@ def test_perspectives_that_are_not_mapped() -> None:
     assert exact.verdict == "exact" and exact.ops == (ops.Perspective(corners="centres", p=0.5),)
 
 
+def test_saturation_of_hsv_is_near() -> None:
+    (row,) = importers.from_text("K.RandomSaturation((0.7, 1.3), p=0.5)").rows
+    assert row.ops == (ops.Saturation(factor=(0.7, 1.3), p=0.5),)
+    assert row.verdict == "near" and "scales that of HSV" in row.note
+    assert importers.from_text("K.RandomSaturation(0.4)").recipe.ops[0] == ops.Saturation(factor=(0.6, 1.4), p=1.0)
+
+
 def test_the_real_ones() -> None:
     augmentation = pytest.importorskip("kornia.augmentation")
     made = importers.from_kornia(
@@ -213,6 +220,7 @@ def test_the_real_ones() -> None:
             augmentation.RandomRotation(30.0, p=0.7),
             augmentation.RandomBrightness((0.8, 1.2)),
             augmentation.RandomHue((-0.1, 0.1), p=0.5),
+            augmentation.RandomSaturation((0.7, 1.3), p=0.5),
             augmentation.RandomSharpness(0.5, p=0.5),
             augmentation.RandomGaussianBlur((3, 3), (0.1, 2.0), p=0.5),
             augmentation.RandomErasing(p=0.2),
@@ -223,13 +231,14 @@ def test_the_real_ones() -> None:
         )
     ).recipe.ops
     assert made[0] == ops.RandomResizedCrop(size=(64, 64), scale=(0.2, 1.0), ratio=(0.75, 4 / 3), align_corners=True)
-    assert made[11] == ops.Resize(size=(40, 50), align_corners=True)
+    assert made[12] == ops.Resize(size=(40, 50), align_corners=True)
     assert made[2] == ops.ColorJitter(
         brightness=(0.9, 1.1), contrast=(0.8, 1.2), saturation=(0.7, 1.3), hue=0.4, about="mean", space="hsv", p=0.8
     ).model_copy(update={"hue": (-0.4, 0.4)})
     assert made[5] == ops.BrightnessContrast(brightness=(-0.2, 0.2), contrast=(0, 0), p=1)
-    assert made[7] == ops.Sharpness(factor=(0, 0.5), p=0.5)
-    assert made[8] == ops.GaussianBlur(sigma_px=(0.1, 2.0), kernel_px=3, p=0.5)
+    assert made[7] == ops.Saturation(factor=(0.7, 1.3), p=0.5)
+    assert made[8] == ops.Sharpness(factor=(0, 0.5), p=0.5)
+    assert made[9] == ops.GaussianBlur(sigma_px=(0.1, 2.0), kernel_px=3, p=0.5)
     for bends in (augmentation.RandomElasticTransform(p=0.3), augmentation.RandomThinPlateSpline(0.1, p=0.2)):
         call = f"K.{type(bends).__name__}({'p=0.3' if bends.p == 0.3 else '0.1, p=0.2'})"
         assert importers.from_kornia(bends).recipe.ops == importers.from_text(call).recipe.ops

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
-from augpipe import Recipe, importers, ops, policies
+from augpipe import Augment, Recipe, importers, ops, policies
 
 
 class Mode(Enum):
@@ -437,6 +438,36 @@ def test_an_op_before_the_crop_acts_before_it() -> None:
         both = "RandomRotation, RandomResizedCrop"
         told = f"{both}: one look-up here, less blurred than by torchvision, which interpolates each time."
         assert found.notes == ((told,) if one is rotation else ()) and found.recipe.num_passes == 1
+
+
+def test_a_rotation_that_expands_before_a_resize_fits_the_frame() -> None:
+    turned = "T.Compose([T.RandomRotation(20, InterpolationMode.BILINEAR, True), T.Resize({}), T.CenterCrop(40)])"
+    rotation, resize, _ = importers.from_text(turned.format("(48, 64)")).recipe.ops
+    assert rotation == ops.Rotate(max_deg=(-20.0, 20.0), step=None, fit_frame="up")
+    assert resize == ops.Resize(size=(48, 64))
+    with pytest.raises(ValueError, match=r"without a Resize\(\(height, width\)\) next, and is not mapped"):
+        importers.from_text(turned.format("48"))
+
+
+@pytest.mark.parametrize("side_px", [120, 161])
+def test_a_frame_that_expands_shows_all_of_what_is_turned(side_px: int) -> None:
+    """Pillow's rotation, whose frame is stretched to one size."""
+    image = np.random.default_rng(0).integers(0, 256, (12, 16, 3)).astype(np.uint8).repeat(12, 0).repeat(12, 1)
+    turned = Image.fromarray(image).rotate(25, expand=True, resample=Image.Resampling.BILINEAR)
+    theirs = np.asarray(turned.resize((side_px, 90), Image.Resampling.BILINEAR), np.float64)
+    rotation = "T.RandomRotation((25, 25), expand=True, interpolation=InterpolationMode.BILINEAR)"
+    recipe = importers.from_text(f"T.Compose([{rotation}, T.Resize((90, {side_px}))])").recipe
+    made = Augment(recipe, layout="NHWC", framework="numpy", dtype="uint8")(image)
+    assert np.abs(made - theirs).mean() < 4.0  # where a frame that does not expand differs by 80
+
+
+def test_what_masks_show_beyond_the_image_is_told_of_version_2() -> None:
+    turned = "{0}.Compose([{0}.RandomRotation(20{1}), {0}.TrivialAugmentWide()])"
+    told = "label maps: there they show 9 (RandomRotation) beyond the image; here 255, or 9 by targets=TargetOptions("
+    (note,) = importers.from_text(turned.format("v2", ", fill=9")).notes
+    assert note == f"{told}mask_fill=9)."
+    assert importers.from_text(turned.format("v2", ", fill=[1, 2, 3]")).notes == ()  # which masks refuse
+    assert importers.from_text(turned.format("T", ", fill=9")).notes == ()  # which changes no masks
 
 
 def test_a_blur_before_geometry_acts_before_it() -> None:
