@@ -1,5 +1,6 @@
 """The kinds of images that a caller hands to `Augment`: files, arrays, tensors, PIL images, and what speaks DLPack."""
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,11 +19,15 @@ from augpipe.native.cpu_render import check_image
 from augpipe.pipeline.stored_image import StoredImage
 from augpipe.planning.output_format import import_torch
 from augpipe.sources.protocol import Pixels
+from augpipe.validation.log_once import log_once
 
 DEVICE_TYPES: tuple[str, ...] = ("cuda",)
 """Where a tensor lies that is augmented there; tests of simulated kernels put "cpu" here."""
 
 _CHANNELS = (1, 3, 4)
+
+_GRAY = ("1", "L", "P", "I", "I;16")
+"""Modes of PIL images that label maps have."""
 
 _PATHS = (str, os.PathLike)
 _FILES = (bytes, bytearray, memoryview, *_PATHS)
@@ -64,6 +69,8 @@ def images_of(images: Any, max_pixels: int) -> Images:
         are_borrowed = any(
             is_tensor(known) and not is_tensor(image) for known, image in zip(given, images, strict=True)
         )
+        if len(given) == 2:
+            _tell_of_a_mask(*given)
     else:
         known = as_known(images, 0)
         are_borrowed = is_tensor(known) and not is_tensor(images)
@@ -84,6 +91,18 @@ def images_of(images: Any, max_pixels: int) -> Images:
         are_tensors=are_tensors,
         are_borrowed=are_borrowed,
     )
+
+
+def _tell_of_a_mask(first: Any, second: Any) -> None:
+    """Say that two images are augmented apart, where the second looks like a label map of the first."""
+    sizes = [one.size if _is_image(one) else getattr(one, "shape", ())[1::-1] for one in (first, second)]
+    grays = [one.mode in _GRAY if _is_image(one) else getattr(one, "ndim", 0) == 2 for one in (first, second)]
+    if sizes[0] == sizes[1] and grays == [False, True]:
+        log_once(
+            logging.WARNING,
+            "two images of one size were given, and the second is gray: they are two images, with draws of their own. "
+            "Is it the mask of the first? Then write augment(image=..., mask=...), which turns both alike",
+        )
 
 
 def is_tensor(image: Any) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from PIL import Image
 
 from augpipe import Augment, Recipe, TargetOptions, View, ops, plan
 from tests.augpipe.augment_call.tv_stand_ins import Format, installed, made
@@ -39,6 +40,23 @@ FLIPPED = {
 def augmented(recipe: Recipe = FLIP, options: TargetOptions | None = None, **named: Any) -> dict[str, Any]:
     result: dict[str, Any] = Augment(recipe)(image=IMAGE, sample_ids=[0], targets=options, **named)
     return result
+
+
+def test_an_image_and_its_mask_without_names_are_told_to_be_two_images(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    augment = Augment(CROP)
+    mask = IMAGE[:, :, 0].copy()
+    photo, label_map = Image.fromarray(IMAGE), Image.fromarray(mask)
+    pairs = ((IMAGE, IMAGE), (mask, mask), (IMAGE, mask[:80]), (label_map, photo), (IMAGE, mask, mask))
+    for others in pairs:
+        augment(others)
+    assert not caplog.records
+    for pair in ((photo, label_map), [IMAGE, mask], (torch.from_numpy(IMAGE).movedim(2, 0), torch.from_numpy(mask))):
+        monkeypatch.setattr("augpipe.validation.log_once._LOGGED", set())
+        augment(pair)
+        assert "write augment(image=..., mask=...)" in caplog.text and len(caplog.records) == 1
+        caplog.clear()
 
 
 @pytest.mark.parametrize("name", WRITTEN)
