@@ -226,7 +226,7 @@ def _source_of(runs: list[TrainedRun], source: str | Path | Source | None, held_
     if source is None and held_out:
         raise ValueError("--held-out goes with --source, which says where the photographs are now. Leave it out.")
     place = str(source) if isinstance(source, str | Path) else None
-    images: Source | None = open_source(source) if isinstance(source, str | Path) else source
+    images: Source | None = _opened(source, runs[0], held_out) if isinstance(source, str | Path) else source
     if images is not None and len(images) == 0:
         raise ValueError("the source is empty: it holds no photographs. Check where it points to.")
     if images is not None and not held_out:
@@ -245,6 +245,17 @@ def _source_of(runs: list[TrainedRun], source: str | Path | Source | None, held_
                 "other's. Give a source that none was trained on."
             )
     return first
+
+
+def _opened(place: str | Path, run: TrainedRun, held_out: bool) -> Source:
+    """A source, or where it holds several parts, the one that a run held out."""
+    kept = run.data.held_out if run.data is not None and held_out else None
+    try:
+        return open_source(place)
+    except ValueError:
+        if kept is None or kept.split is None:
+            raise
+        return open_source(place, split=kept.split)
 
 
 def _labels_of(source: Source, run: TrainedRun) -> npt.NDArray[np.int64]:

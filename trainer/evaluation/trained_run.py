@@ -197,7 +197,9 @@ class TrainedRun:
                 else f"{place or 'the source'} lists the same photographs as {there}, which {self.path} was trained on"
             )
             when = "were trained on" if is_alike else "were trained on, or came later"
-            has_others = num > 0 or (data.source.split is not None and data.held_out is not None)
+            has_parts = not (is_alike or data.eval_fraction or data.num_trained_on) and data.source.split is not None
+            held = data.held_out if has_parts else None
+            has_others = num > 0 or (held is not None and is_same_place(held.place, data.source.place))
             hint = "; --held-out looks at the others alone" if has_others else ""
             self._say(f"{where}: {which} {when}{hint}")
             return

@@ -22,8 +22,10 @@ from augpipe.validation.plural import count
 from augpipe.validation.suggest import nearest, nearest_file
 
 _OWN_LOOP = "Give class numbers; other labels are for a loop of your own over augpipe.Loader, whose batches hold them"
-_SPLIT = re.compile(r"""\bsplit=["']([\w.-]+)["'](?!, holdout)( \(of Loader and open_source\))?""")
+_SPLIT = re.compile(r"""\bsplit=["']([\w.-]+)["']( \(of Loader and open_source\))?""")
 """How errors of `open_source` say which part to ask for."""
+_DRAWN = re.compile(r'split="\w+", holdout=0\.1 draws one: .* the others\.')
+"""How they say that one may be drawn."""
 logger = logging.getLogger("augpipe.trainer")
 
 
@@ -68,7 +70,8 @@ def open_part(place: str, split: str | None, field: str) -> Source:
     try:
         return open_source(place, split=split)
     except ValueError as error:
-        told = _SPLIT.sub(rf'{field}="\1"', str(error))
+        told = _DRAWN.sub("data.eval_fraction=0.1 holds a tenth of the images out.", str(error))
+        told = _SPLIT.sub(rf'{field}="\1"', told)
         if told == str(error):
             raise
         raise ValueError(told) from error

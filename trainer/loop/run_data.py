@@ -278,8 +278,8 @@ def found_by_name(source: Source, names: Sequence[str]) -> Subset | None:
 
 def _num_shared(data: DataConfig, source: Source, held_out: Source) -> int:
     """Images that are in both."""
-    place = data.eval_source
-    if place is not None and is_same_place(data.source, place) and data.split == data.eval_split:
+    is_apart = data.eval_fraction > 0 or data.split != data.eval_split
+    if not is_apart and is_same_place(data.source, data.eval_source or data.source):
         return len(held_out)
     if not (has_stored_names(source) and has_stored_names(held_out)):
         return 0  # what is called by its number is called so in any file

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from augpipe import recipes
 from augpipe.datasets.open import open_source
+from augpipe.trainer.evaluation import evaluate_runs
 from augpipe.trainer.evaluation.trained_run import open_run
 from augpipe.trainer.loop import run
 from augpipe.trainer.loop.data import open_sources
@@ -159,6 +161,10 @@ def test_parts_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
     wrong = config(tmp_path / "run", listed, data={"split": "trian"})
     with pytest.raises(ValueError, match="holds no split 'trian', but 'train', 'valid'"):
         run(wrong)
+    with pytest.raises(
+        ValueError, match=r"no split 'train', nor any other\. data\.eval_fraction=0\.1 holds a tenth of"
+    ):
+        run(config(tmp_path / "run", tmp_path / "photos", data={"split": "train"}))
 
 
 def test_parts_of_a_folder_are_trained_and_evaluated_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -170,3 +176,29 @@ def test_parts_of_a_folder_are_trained_and_evaluated_on(tmp_path: Path, caplog: 
     run(config(tmp_path / "run", tmp_path / "both", data={"split": "train", "eval_split": "val"}, max_steps=1))
     kept = read_data(tmp_path / "run")
     assert kept is not None and kept.num_trained_on == 0 and "trained on" not in caplog.text
+
+    evaluate_runs(tmp_path / "run", source=tmp_path / "both/train")
+    assert "8 of these 8 photographs were trained on" in caplog.text and "--held-out" not in caplog.text
+    (tmp_path / "both").rename(tmp_path / "moved")
+    for place in (tmp_path / "moved", tmp_path / "moved/val"):
+        found = evaluate_runs(tmp_path / "run", source=place, held_out=True).source
+        assert [found.name(i) for i in (0, 7)] == [
+            str(tmp_path / f"moved/val/{name}.jpg") for name in ("c0/000", "c1/007")
+        ]
+    with pytest.raises(ValueError, match=r"holds 2 splits"):
+        evaluate_runs(tmp_path / "run", source=tmp_path / "moved")
+
+
+def test_a_part_whose_images_have_no_names_may_be_trained_on_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for kind, labels in (("train", bytes(4) + bytes([1]) * 4), ("t10k", bytes([0, 1]))):
+        images = struct.pack(">4I", 0x803, len(labels), 24, 24) + bytes(24 * 24 * len(labels))
+        (tmp_path / f"{kind}-images-idx3-ubyte").write_bytes(images)
+        (tmp_path / f"{kind}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, len(labels)) + labels)
+    for eval_split, num in (("test", 0), ("train", 8)):
+        out = tmp_path / f"run-{eval_split}"
+        run(config(out, tmp_path, data={"split": "train", "eval_split": eval_split}, max_steps=1))
+        kept = read_data(out)
+        assert kept is not None and kept.num_trained_on == num
+        assert ("all 8 photographs of data.eval_split are trained on, too" in caplog.text) == bool(num)
