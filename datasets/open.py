@@ -197,11 +197,9 @@ def _open(path_or_source: Any, options: Options) -> Source:
         whole, indices = getattr(path_or_source, "dataset", None), getattr(path_or_source, "indices", None)
         if whole is not None and indices is not None:  # torch.utils.data.Subset: as of random_split
             return Subset(whole if is_source(whole) else _open(whole, options), indices)
-        if type(path_or_source).__name__ == "ConcatDataset" and type(path_or_source).__module__.startswith("torch."):
-            parts = [part if is_source(part) else _open(part, options) for part in path_or_source.datasets]
-            for part in parts:
-                tell_source(part)
-            return Concat(parts)
+        kind = type(path_or_source)
+        if kind.__name__ == "ConcatDataset" and kind.__module__.startswith("torch.") and len(path_or_source):
+            return _joined([part for part in path_or_source.datasets if len(part)], options)
         if not isinstance(path_or_source, (list, tuple)) or _is_pair_of_image(path_or_source):
             return made(MapStyleSource, path_or_source, options=options)
     if hint:
@@ -211,6 +209,18 @@ def _open(path_or_source: Any, options: Options) -> Source:
         "label), uint8 arrays (N, H, W, C) or a list of (H, W, C), a data set with a length that gives (image, "
         "label), a datasets.Dataset, or an object with classes, __len__, read, label and name (augpipe.Source)."
     )
+
+
+def _joined(datasets: Sequence[Any], options: Options) -> Concat:
+    """The sources of data sets as one; those whose classes are numbers have the classes of the one that has most."""
+    parts = [part if is_source(part) else _open(part, options) for part in datasets]
+    classes = [list(part.classes) for part in parts if len(part.classes)]
+    most = max(classes, key=len, default=[])
+    if any(one != most for one in classes) and all(one == [*map(str, range(len(one)))] for one in classes):
+        parts = [part if is_source(part) else _open(part, {**options, "classes": most}) for part in datasets]
+    for part in parts:
+        tell_source(part)
+    return Concat(parts)
 
 
 def _is_something_else(value: Any) -> str:

@@ -207,7 +207,7 @@ def labels_of(source: Source, sample_ids: Ints) -> Labels:
                 f"labels_of of the {type(source).__name__} gives shape {labels.shape} and dtype {labels.dtype}, and "
                 f"{needed} are needed. Return one label for each of sample_ids; label_width is how many numbers it has."
             )
-        return labels
+        return as_label_rows(labels) if width else labels.astype(np.int64, copy=False)
     if not width:
         return np.array([class_of(source, sample_id) for sample_id in sample_ids.tolist()], np.int64)
     rows = []

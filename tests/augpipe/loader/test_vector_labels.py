@@ -141,6 +141,12 @@ def test_labels_that_a_source_gives_at_once_are_one_a_sample(wrong: Any) -> None
         load(source)
     source.labels_of = lambda sample_ids: [0] * len(sample_ids)
     assert load(source)[0].tolist() == [0] * NUM
+    for dtype in (np.int32, np.uint8, np.bool_):
+        source.labels_of = lambda sample_ids, dtype=dtype: (sample_ids % 2).astype(dtype)
+        labels, ids = load(source)
+        assert labels.dtype == np.int64 and labels.tolist() == (np.array(ids) % 2).tolist()
+    source.label_width, source.labels_of = 2, lambda sample_ids: np.full((len(sample_ids), 2), 0.5)
+    assert load(source)[0].dtype == np.float32
 
 
 def test_classes_of_other_types_are_ints() -> None:

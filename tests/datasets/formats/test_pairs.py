@@ -71,6 +71,19 @@ class ImageFolder:
         return self.loader(path), label
 
 
+class Listed(torch.utils.data.Dataset[Any]):
+    """As those of torchvision that hold pixels and a list of numbers."""
+
+    def __init__(self, targets: list[int]) -> None:
+        self.targets = targets
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return np.zeros((4, 4, 3), np.uint8), self.targets[index]
+
+
 class Relabelled(ImageFolder):
     """What people write to change what they are given."""
 
@@ -195,6 +208,15 @@ def test_data_sets_that_torch_joins_are_read_as_each_alone(tmp_path: Path, caplo
     second.classes = ["cat", "dog"]
     with pytest.raises(ValueError, match=r"^sources\[0\] and sources\[1\] have different classes"):
         open_source(joined)
+
+
+def test_of_joined_data_sets_one_may_lack_classes_that_are_numbers_or_be_empty() -> None:
+    few, many, none = Listed([0, 1]), Listed([2, 0]), Listed([])
+    unlisted: Any = [(np.zeros((4, 4, 3), np.uint8), 1)]
+    source = open_source(torch.utils.data.ConcatDataset([few, many, unlisted, none]))
+    assert source.classes == ("0", "1", "2") and labels_of(source, np.arange(5)).tolist() == [0, 1, 2, 0, 1]
+    with pytest.raises(ValueError, match=r"^the ConcatDataset is empty"):
+        open_source(torch.utils.data.ConcatDataset([none]))
 
 
 def test_a_data_set_that_changes_images_itself_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
