@@ -273,3 +273,11 @@ def test_arguments_in_a_dict_that_is_called_are_read() -> None:
 def test_what_cannot_be_unpacked_or_counted_is_refused_by_name(value: str) -> None:
     with pytest.raises(ValueError, match="is known only when the script runs"):
         importers.from_text(f"A.Compose([{value}])")
+
+
+def test_settings_of_a_class_are_read_where_it_is_given_the_transforms() -> None:
+    text = "class CFG:\n    size = 48\n{}CFG.train = A.Compose([A.Resize(CFG.size, CFG.size)])"
+    assert importers.from_text(text.format(""), "CFG.train").recipe.ops == (ops.Resize(size=(48, 48)),)
+    for changed in ("CFG.size = 64\n", "def f():\n    CFG.size = 64\n"):
+        with pytest.raises(ValueError, match="CFG.size is known only when the script runs"):
+            importers.from_text(text.format(changed), "CFG.train")
