@@ -29,7 +29,9 @@ def joined(fields: Mapping[str, Any]) -> Mapping[str, Any]:
         ValueError: they say it differently, and `fields` do not say it.
     """
     given = fields.get("views")
-    recipes = [one for one in given if hasattr(one, "all_views")] if isinstance(given, list | tuple) else []
+    if not isinstance(given, list | tuple):
+        return fields
+    recipes = [one for one in given if hasattr(one, "all_views")]
     if not recipes:
         return fields
     said = {name: getattr(recipes[0], name) for name in OF_ALL_VIEWS} | dict(fields)
