@@ -1,7 +1,7 @@
 """A recipe: which ops act on an image, in which order and ranges; frozen, validated, loaded from TOML."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -34,7 +34,7 @@ from augpipe.ops.view_passes import (
     sized_ops,
 )
 from augpipe.recipes.toml_file import TomlFile, read_toml, validated
-from augpipe.recipes.view import View, border_text
+from augpipe.recipes.view import View, border_text, joined
 from augpipe.validation.log_once import log_once
 from augpipe.validation.models import ListOf, changed
 from augpipe.validation.suggest import nearest_file
@@ -74,7 +74,8 @@ class Recipe(TomlFile):
     ops: Ops = ()
     """The ops of the only view; see `View.ops`."""
     views: Annotated[ListOf[View], BeforeValidator(is_list)] = ()
-    """Several views of each image, instead of `ops`."""
+    """Several views of each image, instead of `ops`. Recipes among them stand for their views, and, where they agree,
+    give this one what is not said here of all views, as border, interpolation and antialias."""
     mixing: Mixing = ()
     """What mixes finished images with those of other samples, and their labels: at most one of these a sample, each
     with its own `p`. A `Loader` does it; all views of a sample are mixed with the same views of the same sample."""
@@ -91,6 +92,11 @@ class Recipe(TomlFile):
     def called(self) -> str:
         """Its name for a line of text: "recipe 'deep_image'"."""
         return f"recipe {self.name!r}" if self.name else "an unnamed recipe"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _joins_recipes(cls, data: Any) -> Any:
+        return joined(data) if isinstance(data, Mapping) else data
 
     @model_validator(mode="after")
     def _has_ops_or_views(self) -> Self:

@@ -1,9 +1,9 @@
 """A view of an image: which ops act on it, in which order, and what one look-up can show of them."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -17,6 +17,33 @@ from augpipe.ops.resizes import left_unlike, one_size
 from augpipe.ops.sized_crops import PlacedCrop
 from augpipe.ops.view_passes import has_own_look, moves
 from augpipe.validation.models import Checked
+
+OF_ALL_VIEWS = ("border", "fill", "interpolation", "antialias", "channels", "mixing", "mosaic")
+"""What a recipe says once, for all of its views."""
+
+
+def joined(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A recipe's fields where recipes stand among its views: their views, and what they say of all views alike.
+
+    Raises:
+        ValueError: they say it differently, and `fields` do not say it.
+    """
+    given = fields.get("views")
+    if not isinstance(given, list | tuple):
+        return fields
+    recipes = [one for one in given if hasattr(one, "all_views")]
+    if not recipes:
+        return fields
+    said = {name: getattr(recipes[0], name) for name in OF_ALL_VIEWS} | dict(fields)
+    for name in OF_ALL_VIEWS:
+        other = next((one for one in recipes if getattr(one, name) != getattr(recipes[0], name)), None)
+        if other is not None and name not in fields:
+            raise ValueError(
+                f"views are recipes with {name}={getattr(recipes[0], name)!r} and {name}={getattr(other, name)!r}, and "
+                f"all views of a recipe have one. Say which: Recipe({name}=..., views=[...])."
+            )
+    views = [(one.views or (View(ops=one.ops),)) if hasattr(one, "all_views") else (one,) for one in given]
+    return said | {"views": [view for some in views for view in some]}
 
 
 class View(Checked):

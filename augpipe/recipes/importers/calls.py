@@ -31,7 +31,7 @@ COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.In: lambda one, several: one in several,
     ast.NotIn: lambda one, several: one not in several,
 }
-PLAIN: dict[str, Callable[..., Any]] = {"int": int, "float": float, "list": list, "tuple": tuple}
+PLAIN: dict[str, Callable[..., Any]] = {"int": int, "float": float, "list": list, "tuple": tuple, "dict": dict}
 """Python's own functions that may be called."""
 MAX_LENGTH = 10_000
 """Items of a list or tuple: `[0] * 10**12` must not take the memory."""
@@ -147,9 +147,11 @@ class Script:
             case ast.List() | ast.Tuple() | ast.Set():
                 items: list[Any] = []
                 for item in node.elts:
-                    items += (
-                        self.value(item.value, names) if isinstance(item, ast.Starred) else [self.value(item, names)]
-                    )
+                    held = item.value if isinstance(item, ast.Starred) else item
+                    value = self.value(held, names)
+                    if held is not item and not isinstance(value, list | tuple | str | Mapping):
+                        raise self._unknown(held)
+                    items += [value] if held is item else value
                 return items if isinstance(node, ast.List) else tuple(items)
             case ast.Dict() if None not in node.keys:
                 keys = [self.value(key, names) for key in node.keys if key is not None]
@@ -193,14 +195,18 @@ class Script:
                     return constant(path)
             case ast.Call():
                 return self._called(node, names)
+        raise self._unknown(node)
+
+    def _unknown(self, node: ast.expr) -> ValueError:
+        """What is said of an expression that would have to be run."""
         callable_by = [function for function in dict.fromkeys(self.arguments.values()) if function in self.body]
         if isinstance(node, ast.Name) and (function := self.arguments.get(node.id)) in callable_by:
-            raise ValueError(
+            return ValueError(
                 f"line {node.lineno}: {node.id} is known only when {function.name} is called. Give it, as "
                 f"{_example(function, node.id)}."
             )
         call = f"call {' or '.join(map(_example, callable_by))}, or " if callable_by else ""
-        raise ValueError(
+        return ValueError(
             f"line {node.lineno}: {shown(node)} is known only when the script runs. Write its value there, or {call}"
             "give the object itself instead of the text."
         )
@@ -322,13 +328,18 @@ class Script:
         kwargs: dict[str, Any] = {}
         for keyword in node.keywords:
             value = self.value(keyword.value, names)
+            if not keyword.arg and not isinstance(value, Mapping):
+                raise self._unknown(keyword.value)
             kwargs.update({keyword.arg: value} if keyword.arg else value)
         if isinstance(node.func, ast.Name):
             function, around = names.find(node.func.id) or (None, names)
             if isinstance(function, ast.FunctionDef):
                 return self._returned(function, around, args, kwargs)
-            if node.func.id in PLAIN and function is None and not kwargs:
-                return PLAIN[node.func.id](*args)
+            if node.func.id in PLAIN and function is None:
+                try:
+                    return PLAIN[node.func.id](*args, **kwargs)
+                except (TypeError, ValueError):
+                    raise self._unknown(node) from None
         if not path and isinstance(node.func, ast.Name) and names.find(node.func.id) is None:
             path = f"{self.star}{node.func.id}"  # as in a part of a script, without its imports
         if not path:

@@ -42,7 +42,8 @@ class Names:
             else:
                 self.values.update(dict.fromkeys(_changed(node)))
         for node in body:
-            self.values.update(dict.fromkeys(self.values.keys() & _changed_in_place(node)))
+            changed = self.values.keys() & _changed_in_place(node)
+            self.values.update(dict.fromkeys(name for name in changed if not _adds_to(self.values[name], node)))
 
     def find(self, name: str) -> "tuple[Meaning, Names] | None":
         """What a name stands for, or None where that is not known, and the names that it is made of."""
@@ -123,6 +124,15 @@ def _changed_in_place(node: ast.stmt) -> list[str]:
             case ast.Attribute(value=ast.Name(id=name), ctx=ast.Store() | ast.Del()):
                 found += [name, ast.unparse(one)]
     return found
+
+
+def _adds_to(meaning: Meaning, node: ast.stmt) -> bool:
+    """Whether a statement gives a class one more attribute, as `CFG.steps = A.Compose(...)`, and changes none."""
+    match node:
+        case ast.Assign(targets=[ast.Attribute(value=ast.Name(id=name), attr=attribute)]):
+            is_all = _changed_in_place(node) == [name, f"{name}.{attribute}"]
+            return is_all and isinstance(meaning, ast.ClassDef) and attribute not in Names(meaning.body).values
+    return False
 
 
 def changes(name: str, node: ast.stmt) -> bool:

@@ -208,10 +208,11 @@ def _train(found: Findings, given: Mapping[str, Any]) -> None:
             made_of = read.ops() if look.interpolation == "bilinear" else map(each_within(_filtered), read.ops())
             groups = finished_in_turn(made_of, look.interpolation)
             told = " ".join(filter(None, [*read.notes, note_of(groups)]))
-            moves = any(inner.is_geometry for op in groups for inner in op.flat)
-            beyond = ("constant", levels([min(255, round(255 * x)) for x in given["mean"]]))
-            seen = (look, beyond) if moves else (None, None)
-            found.add("auto_augment", *groups, note=told, look=seen[0], beyond=seen[1])
+            if any(inner.is_geometry for op in groups for inner in op.flat):
+                beyond = ("constant", levels([min(255, round(255 * x)) for x in given["mean"]]))
+                found.add("auto_augment", *groups, note=told, look=look, beyond=beyond)
+            else:
+                found.add("auto_augment", *groups, note=told)
     if given["color_jitter"] and (not policy or given["force_color_jitter"] or "3a" in policy):
         _jitter(found, given)
     if given["grayscale_prob"]:

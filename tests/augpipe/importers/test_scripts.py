@@ -257,3 +257,27 @@ def test_a_line_takes_its_call_though_its_name_is_set_again() -> None:
         "import torchvision.transforms as T\n\nc = T.Compose([T.CenterCrop(32)])\nfor n, c in {'a': 1}.items(): pass\n"
     )
     assert importers.from_text(text, "3").recipe.ops[0].op == "center_crop"
+
+
+def test_arguments_in_a_dict_that_is_called_are_read() -> None:
+    text = "params = dict(limit=20, p=1)\nt = A.Compose([A.Rotate(**params)])"
+    assert (
+        importers.from_text(text, version="2").recipe
+        == importers.from_text("A.Compose([A.Rotate(limit=20, p=1)])", version="2").recipe
+    )
+
+
+@pytest.mark.parametrize(
+    "value", ["A.Rotate(**A.Blur())", "A.Rotate(*A.Blur())", "A.Rotate(int(A.Blur()))", "A.Rotate(float('x'))"]
+)
+def test_what_cannot_be_unpacked_or_counted_is_refused_by_name(value: str) -> None:
+    with pytest.raises(ValueError, match="is known only when the script runs"):
+        importers.from_text(f"A.Compose([{value}])")
+
+
+def test_settings_of_a_class_are_read_where_it_is_given_the_transforms() -> None:
+    text = "class CFG:\n    size = 48\n{}CFG.train = A.Compose([A.Resize(CFG.size, CFG.size)])"
+    assert importers.from_text(text.format(""), "CFG.train").recipe.ops == (ops.Resize(size=(48, 48)),)
+    for changed in ("CFG.size = 64\n", "def f():\n    CFG.size = 64\n"):
+        with pytest.raises(ValueError, match="CFG.size is known only when the script runs"):
+            importers.from_text(text.format(changed), "CFG.train")

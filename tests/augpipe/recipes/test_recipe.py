@@ -441,3 +441,27 @@ def test_a_recipe_with_blur_names_the_filter_that_takes_less_time(
         Recipe(ops=[ops.OneOf(ops=[ops.Blur(), ops.Identity()])])
     (told,) = caplog.messages
     assert told.startswith("blur widens the look-up") and "gaussian_blur (ops.GaussianBlur)" in told
+
+
+def test_recipes_stand_for_their_views_and_say_what_all_views_have() -> None:
+    first = Recipe(interpolation="bicubic", antialias=False, fill=9, ops=[ops.RandomResizedCrop(size=8)])
+    second = Recipe(
+        interpolation="bicubic", antialias=False, fill=9, views=[View(ops=[ops.CenterCrop(size=8)], count=2)]
+    )
+    third = View(ops=[ops.CenterCrop(size=6)])
+    made = Recipe(name="both", views=[first, second, third])
+    assert made.views == (View(ops=first.ops), *second.views, third)
+    assert (made.interpolation, made.antialias, made.fill, made.name) == ("bicubic", False, (9.0, 9.0, 9.0), "both")
+    assert Recipe(antialias=True, views=[first, third]).antialias
+    image = np.random.default_rng(0).integers(0, 256, (30, 40, 3), np.uint8)
+    views = Augment(Recipe(views=[second]), framework="numpy")(image)
+    assert all(np.array_equal(one, Augment(second, framework="numpy")(image)[0]) for one in views)
+
+
+def test_recipes_that_say_different_things_of_all_views_are_refused() -> None:
+    first, other = Recipe(ops=[ops.CenterCrop(size=8)]), Recipe(antialias=False, ops=[ops.CenterCrop(size=8)])
+    with pytest.raises(
+        FieldError, match=r"antialias=True and antialias=False, and all views .*Recipe\(antialias=\.\.\."
+    ):
+        Recipe(views=[first, other])
+    assert len(Recipe(antialias=False, views=[first, other]).views) == 2
