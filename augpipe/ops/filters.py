@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator, Field
 
-from augpipe.gpu_ops.image.program_rows import CONVOLVE, MAX_RADIUS, MAX_SIDE, MEDIAN, SEPARABLE
+from augpipe.gpu_ops.image.program_rows import CONVOLVE, MAX_LINE, MAX_RADIUS, MAX_SIDE, MEDIAN, SEPARABLE
 from augpipe.ops.draws import Draw, Number, Within
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import Drawn, Op, Probability, Range
@@ -19,6 +19,7 @@ from augpipe.validation.models import broken, told
 
 __all__ = ["BoxBlur", "Emboss", "GaussianBlur", "MedianBlur", "MotionBlur", "Sharpen"]
 
+Bool = npt.NDArray[np.bool_]
 Float = npt.NDArray[np.float64]
 MAX_SIGMA_PX = 18.0
 """Of which a kernel of the usual size has `MAX_RADIUS`."""
@@ -37,6 +38,12 @@ Side = Annotated[int, Field(ge=3, le=MAX_SIDE)]
 Sides = Annotated[
     tuple[Side, Side],
     told(f"must be two odd numbers of pixels in 3..{MAX_SIDE}: {{name}}=[smallest, largest]"),
+    AfterValidator(_is_odd),
+]
+LineSide = Annotated[int, Field(ge=3, le=MAX_LINE)]
+LineSides = Annotated[
+    tuple[LineSide, LineSide],
+    told(f"must be two odd numbers of pixels in 3..{MAX_LINE}: {{name}}=[smallest, largest]"),
     AfterValidator(_is_odd),
 ]
 WideSide = Annotated[int, Field(ge=3, le=2 * MAX_RADIUS + 1)]
@@ -125,8 +132,8 @@ class MotionBlur(Op):
     """Smear the view along a line, as albumentations does: its pixels in a small square are added up."""
 
     op: Literal["motion_blur"] = "motion_blur"
-    sizes: Sides = (3, 7)
-    """Shortest and longest line, in pixels: 3, 5 or 7."""
+    sizes: LineSides = (3, 7)
+    """Shortest and longest line, in pixels; odd numbers from 3 to 15."""
     degrees: Annotated[Range, Within(-360.0, 360.0)] = (0.0, 360.0)
     """Smallest and largest angle of the line, anticlockwise from the right."""
     direction: Annotated[Range, Within(-1.0, 1.0)] = (-1.0, 1.0)
@@ -168,23 +175,23 @@ class MotionBlur(Op):
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         sides = drawn["size_px"].astype(np.int64)
         if self.line == "ends":
-            weights = drawn_line(sides, drawn["ends"].astype(np.int64))
+            places = drawn_line(sides, drawn["ends"].astype(np.int64))
         else:
-            weights = line_weights(sides, np.deg2rad(drawn["degrees"]), drawn["direction"], drawn["shift"])
-        frame.filter(CONVOLVE, sides, weights, self.changes(drawn))
+            places = line(sides, np.deg2rad(drawn["degrees"]), drawn["direction"], drawn["shift"])
+        frame.smear(sides, places, self.changes(drawn))
 
 
-def line_weights(sides: npt.NDArray[np.int64], angles: Float, direction: Float, shift: Float) -> Float:
-    """(n, 49) weights of squares of (n,) sides: those of the pixels on a line are alike, all others 0."""
+def line(sides: npt.NDArray[np.int64], angles: Float, direction: Float, shift: Float) -> Bool:
+    """(n, 225) whether pixels of squares of (n,) sides, row by row, are on a line."""
     half = (sides // 2)[:, None]
     starts = -half * (1.0 - np.maximum(direction, 0.0)[:, None])
     ends = half * (1.0 + np.minimum(direction, 0.0)[:, None])
-    nth = np.minimum(np.arange(MAX_SIDE), sides[:, None] - 1)
+    nth = np.minimum(np.arange(MAX_LINE), sides[:, None] - 1)
     along = starts + (ends - starts) * nth / (sides[:, None] - 1.0 + (sides[:, None] == 1))
     columns = half + np.cos(angles)[:, None] * along + shift[:, :1] * half / 2.0
     rows = half - np.sin(angles)[:, None] * along + shift[:, 1:] * half / 2.0
     columns, rows = (np.clip(np.rint(one), 0, sides[:, None] - 1).astype(np.int64) for one in (columns, rows))
-    return _alike(rows * sides[:, None] + columns)
+    return _marked(rows * sides[:, None] + columns)
 
 
 def centred(ends: npt.NDArray[np.int64], sides: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -198,26 +205,25 @@ def centred(ends: npt.NDArray[np.int64], sides: npt.NDArray[np.int64]) -> npt.ND
     return centred
 
 
-def drawn_line(sides: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> Float:
-    """(n, 49) weights of squares of (n,) sides: those of the pixels of Bresenham's line between (n, 4) ends are alike.
+def drawn_line(sides: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> Bool:
+    """(n, 225) whether pixels of squares of (n,) sides, row by row, are on Bresenham's line between (n, 4) ends.
 
     Halves are rounded towards the left end, as OpenCV's `line` rounds them.
     """
     ends = np.where((ends[:, 0] > ends[:, 2])[:, None], ends[:, [2, 3, 0, 1]], ends)
     along = ends[:, 2:] - ends[:, :2]
     num = np.abs(along).max(axis=1)[:, None]
-    parts = np.minimum(np.arange(MAX_SIDE), num) / np.maximum(num, 1)
+    parts = np.minimum(np.arange(MAX_LINE), num) / np.maximum(num, 1)
     rounded = np.sign(along)[:, :, None] * np.ceil(np.abs(along)[:, :, None] * parts[:, None] - 0.5 - 1e-9)
     columns, rows = np.moveaxis(ends[:, :2, None] + rounded.astype(np.int64), 1, 0)
-    return _alike(rows * sides[:, None] + columns)
+    return _marked(rows * sides[:, None] + columns)
 
 
-def _alike(places: npt.NDArray[np.int64]) -> Float:
-    """(n, 49) weights that add up to 1 and are the same at (n, k) places."""
-    weights: Float = np.zeros((len(places), MAX_SIDE**2))
-    np.put_along_axis(weights, places, 1.0, axis=1)
-    weights /= weights.sum(axis=1, keepdims=True)
-    return weights
+def _marked(places: npt.NDArray[np.int64]) -> Bool:
+    """(n, 225) True at (n, k) places."""
+    marked: Bool = np.zeros((len(places), MAX_LINE**2), np.bool_)
+    np.put_along_axis(marked, places, True, axis=1)
+    return marked
 
 
 IDENTITY = np.array([0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0])

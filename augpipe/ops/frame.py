@@ -12,7 +12,18 @@ import numpy.typing as npt
 
 from augpipe.gpu_ops.image import affine
 from augpipe.gpu_ops.image.plan_records import BEND
-from augpipe.gpu_ops.image.program_rows import FILL, HSV, MATRIX, NOISE, SHADE, SHUFFLE, TABLE, TABLE_BYTES, VIGNETTE
+from augpipe.gpu_ops.image.program_rows import (
+    CONVOLVE,
+    FILL,
+    HSV,
+    MATRIX,
+    NOISE,
+    SHADE,
+    SHUFFLE,
+    TABLE,
+    TABLE_BYTES,
+    VIGNETTE,
+)
 from augpipe.gpu_ops.image.rows import GRID, SPLINE
 from augpipe.ops.colour_matrices import shifted
 from augpipe.ops.colour_program import ColourStep
@@ -316,6 +327,11 @@ class Frame:
         (n, k) weights, k of them at most `program_rows.TABLE_BYTES` in float32.
         """
         self._add_with_table(kind, sizes[:, None].astype(np.float64), applied, weights.astype(np.float32))
+
+    def smear(self, sides: Int, places: Bool, applied: Bool) -> None:
+        """Make each level the mean of those at (n, k) places of a square of (n,) sides around it, row by row."""
+        numbers = np.stack([sides, 1.0 / places.sum(axis=1)], axis=1)
+        self._add_with_table(CONVOLVE, numbers, applied, places.astype(np.uint8))
 
     def shuffle(self, grid: tuple[int, int], sources: Int, applied: Bool) -> None:
         """Show in each of a `grid` of cells, along the height and along the width, what stood in another one, by (n, k)

@@ -104,4 +104,5 @@ def _filter(at, at_step, levels, start, height, width, planar, scratch):
             apart = load_number(at, at_step + STEP_NUMBERS + 8)
             coarsen(size, num_across, apart, levels, start, height, width, planar)
     else:
-        convolve(at_weights, size, levels, start, height, width, planar)
+        weight = load_number(at, at_step + STEP_NUMBERS + 4)
+        convolve(at_weights, size, weight, levels, start, height, width, planar)

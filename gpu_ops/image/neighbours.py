@@ -1,6 +1,6 @@
 """Filters over a rendered image, on the CPU, in place: a ring of rows as they were is all that is kept.
 
-A separable filter sums columns of the ring into one row, and that row into the image; a filter of up to 7x7 sums padded
+A separable filter sums columns of the ring into one row, and that row into the image; another filter sums padded
 rows of the ring; a median sorts. Where channels are interleaved, a row of all three is one whose neighbours lie
 `apart` = 3 from one another. Beyond the image lies its mirror image without the outermost pixel; for a median, the
 outermost pixel itself: as OpenCV has it for each of them.
@@ -18,7 +18,7 @@ from augpipe.gpu_ops.jit import leaf, subroutine
 from augpipe.gpu_ops.memory import load, load_bytes, prefer_wide_vectors, store
 
 load_levels = load("pixels", types.float32)
-load_tap = load_bytes("values", types.float32)
+load_tap, load_byte = load_bytes("values", types.float32), load_bytes("values", types.uint8)
 load_kept, store_kept = load("fetched", types.float32), store("fetched", types.float32)
 load_level, store_level = load("fetched", types.uint8), store("fetched", types.uint8)
 load_found = load("scaled", types.uint8)
@@ -117,8 +117,8 @@ def _pad_row(at_padded, radius, width, apart):
 
 
 @subroutine
-def convolve(at_taps, side, levels, start, height, width, planar):
-    """Make each level a weighted sum over a square around it, kept within 0..255."""
+def convolve(at_taps, side, weight, levels, start, height, width, planar):
+    """Make each level a weighted sum over a square around it, kept within 0..255; of one weight where there is one."""
     num_planes, apart = (3, 1) if planar else (1, 3)
     radius, length = side // 2, width * apart
     row_floats = length + 2 * radius * apart + SUM_BLOCK  # the last block of a row looks beyond its end
@@ -138,7 +138,9 @@ def convolve(at_taps, side, levels, start, height, width, planar):
             for down in range(side):
                 at_row = np.uintp(kept.ctypes.data + 4 * row_floats * (mirrored(y + down - radius, height) % side))
                 for across in range(side):
-                    tap = load_tap(at_taps, 4 * (side * down + across))
+                    nth = side * down + across
+                    is_alike = weight > ZERO
+                    tap = weight * np.float32(load_byte(at_taps, nth)) if is_alike else load_tap(at_taps, 4 * nth)
                     if tap != ZERO:
                         rows[num_taps], taps[num_taps] = at_row + 4 * across * apart, tap
                         num_taps += 1

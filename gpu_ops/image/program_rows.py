@@ -53,7 +53,8 @@ COLOUR_STEP = np.dtype(
 - `MEDIAN`: the side of the square that it looks at.
 - `SEPARABLE`: the radius; its table holds as many float32 and one more: the weights of a column and of a row, from the
   middle outwards.
-- `CONVOLVE`: the side of the square; its table holds the weights in float32, row by row.
+- `CONVOLVE`: the side of the square, and 0: its table holds the weights in float32, row by row; or one weight of all
+  pixels for which its table holds a byte of 1.
 - `JPEG`: the quality, 1..100.
 - `SHUFFLE`: how many cells lie along y and along x; its table holds the number of the cell that each one shows.
 - `COARSEN`: how many rows and columns the image has in between, and how far apart they lie.
@@ -87,6 +88,8 @@ MAX_RADIUS = TABLE_BYTES // 4 - 1
 """The largest radius of a `SEPARABLE` step, in pixels."""
 MAX_SIDE = 7
 """The largest side of the square of a `MEDIAN` or `CONVOLVE` step, in pixels."""
+MAX_LINE = 15
+"""That of a `CONVOLVE` step of one weight."""
 MAX_EDGES = TABLE_BYTES // 8
 """Of all polygons of a `SHADE` step."""
 MAX_TILES = 16

@@ -1206,6 +1206,7 @@ CASES: dict[str, tuple[ops.Op, ...]] = {
     "box_blur": (ops.BoxBlur(sizes=(3, 9), p=1.0),),
     "motion_blur": (ops.MotionBlur(p=1.0),),
     "motion_blur, in the middle": (ops.MotionBlur(sizes=(7, 7), direction=(0, 0), shifts=False, p=1.0),),
+    "motion_blur, long": (ops.MotionBlur(sizes=(9, 15), p=1.0), ops.MotionBlur(sizes=(15, 15), line="ends", p=0.5)),
     "motion_blur, between ends": (ops.MotionBlur(line="ends", p=1.0),),
     "motion_blur, between ends in the middle": (ops.MotionBlur(line="ends", shifts=False, p=1.0),),
     "sharpen": (ops.Sharpen(alpha=(0.0, 1.0), lightness=(0.0, 2.0), p=1.0),),

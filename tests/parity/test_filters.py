@@ -44,6 +44,11 @@ EACH: dict[str, tuple[ops.Op, Callable[[Pixels], npt.NDArray[np.generic]], float
         _weighted(np.diag([0.0, 1.0, 1.0, 1.0, 0.0]) / 3),  # cos(45 degrees) of two pixels is rounded to one
         ROUNDED,
     ),
+    "motion of 15": (
+        ops.MotionBlur(sizes=(15, 15), degrees=(0, 0), direction=(1, 1), shifts=False, p=1),
+        _weighted(np.pad(np.ones((1, 8)), ((7, 7), (7, 0))) / 8),
+        ROUNDED,
+    ),
     "sharpen": (
         ops.Sharpen(alpha=(0.5, 0.5), lightness=(1, 1), p=1),
         _weighted(np.array([[-0.5, -0.5, -0.5], [-0.5, 5.0, -0.5], [-0.5, -0.5, -0.5]])),

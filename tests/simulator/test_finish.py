@@ -29,6 +29,7 @@ EACH: dict[str, tuple[ops.Op, ...]] = {
     "box_blur": (ops.BoxBlur(sizes=(3, 9), p=0.8), ops.Hue()),
     "median_blur": (ops.Brightness(), ops.MedianBlur(sizes=(3, 5), p=0.8)),
     "motion_blur": (ops.MotionBlur(p=0.8), ops.Sharpen(p=0.5), ops.Emboss(alpha=(0.5, 1.0), p=0.5)),
+    "long motion_blur": (ops.MotionBlur(sizes=(9, 15), p=0.8), ops.MotionBlur(sizes=(15, 15), line="ends", p=0.8)),
     "clahe": (ops.CLAHE(clip_limit=(1.0, 40.0), tiles=(2, 3), p=0.8), ops.GaussianBlur()),
     "jpeg_compression": (ops.JpegCompression(quality=(1, 100), p=0.8), ops.Saturation()),
     "downscale": (ops.Downscale(scale=(0.2, 0.9), p=0.9), ops.Saturation()),

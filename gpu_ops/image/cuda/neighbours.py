@@ -7,7 +7,7 @@ They read levels that were copied aside, or the image, and write the other: the 
 import numpy as np
 
 from augpipe.gpu_ops.cuda.functions import function, shared
-from augpipe.gpu_ops.cuda.memory import load_changing_f32, load_changing_u8, load_f32, store_f32, store_u8
+from augpipe.gpu_ops.cuda.memory import load_changing_f32, load_changing_u8, load_f32, load_u8, store_f32, store_u8
 from augpipe.gpu_ops.image import neighbours, tone
 
 mirrored, repeated = shared(neighbours.mirrored), shared(neighbours.repeated)
@@ -66,14 +66,14 @@ def copy_whole_levels(start, copy, num_pixels, pixel_step, channel_step, thread,
 
 
 @function()
-def convolve(start, copy, taps, side, height, width, pixel_step, channel_step, thread, num_threads):
-    """Make each level a weighted sum over a square of what was copied."""
+def convolve(start, copy, taps, side, weight, height, width, pixel_step, channel_step, thread, num_threads):
+    """Make each level a weighted sum over a square of what was copied; of one weight where there is one."""
     radius = side // 2
     for pixel in range(thread, height * width, num_threads):
         x, y = pixel % width, pixel // width
         red, green, blue = ZERO, ZERO, ZERO
         for nth in range(side * side):
-            tap = load_f32(taps + 4 * nth)
+            tap = weight * np.float32(load_u8(taps + nth)) if weight > ZERO else load_f32(taps + 4 * nth)
             if tap != ZERO:
                 row = mirrored(y + nth // side - radius, height)
                 at = copy + 12 * (row * width + mirrored(x + nth % side - radius, width))

@@ -274,7 +274,8 @@ def filter_image(kind, factor, at, at_step, start, copy, height, width, pixel_st
         elif kind == SHUFFLE:
             shuffle(start, copy, taps, size, num_across, height, width, pixel_step, channel_step, thread, num_threads)
         else:
-            convolve(start, copy, taps, size, height, width, pixel_step, channel_step, thread, num_threads)
+            weight = load_f32(at_step + STEP_NUMBERS + 4)
+            convolve(start, copy, taps, size, weight, height, width, pixel_step, channel_step, thread, num_threads)
 
 
 def filter_kernel(planar: bool) -> Any:

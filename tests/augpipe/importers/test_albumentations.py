@@ -207,6 +207,7 @@ def test_a_drawn_scale_needs_a_crop_behind_it() -> None:
             {"blur_limit": 5, "allow_shifted": False},
             ops.MotionBlur(sizes=(3, 5), shifts=False, line="ends", p=1),
         ),
+        ("MotionBlur", {"blur_limit": 15}, ops.MotionBlur(sizes=(3, 15), line="ends", p=1)),
         (
             "MotionBlur",
             {"blur_limit": [7, 7], "angle_range": [10, 30], "direction_range": [0, 0.5], "allow_shifted": True},
