@@ -38,9 +38,12 @@ __all__ = [
     "HueSaturationValue",
     "Lighting",
     "Saturation",
+    "Sepia",
 ]
 
 PERMUTATIONS = np.array(list(permutations(range(3))))
+SEPIA = np.array([[402, 787, 194], [357, 702, 172], [279, 547, 134]]) / 1024.0
+"""albumentations' weights of sepia, in 1024ths: OpenCV's `transform`, which it calls, rounds them for 8-bit levels."""
 About = Literal["mid_grey", "mean"]
 Space = Literal["yiq", "hsv"]
 HALF_A_TURN = Within(-0.5, 0.5, ", half a turn either way. Choose a range within it.")
@@ -206,6 +209,17 @@ class Grayscale(SwitchOp):
 
     def apply(self, frame: Frame, drawn: Drawn) -> None:
         frame.combine_channels(saturated(np.where(drawn["applied"], 0.0, 1.0)), drawn["applied"])
+
+
+class Sepia(SwitchOp):
+    """Show brightness alone, in the brown of old photographs, as albumentations' `ToSepia`."""
+
+    op: Literal["sepia"] = "sepia"
+
+    formula = "0.393 R + 0.769 G + 0.189 B for R; 0.349, 0.686 and 0.168 of them for G; 0.272, 0.534 and 0.131 for B"
+
+    def apply(self, frame: Frame, drawn: Drawn) -> None:
+        frame.combine_channels(linear(np.repeat(SEPIA[None], frame.num, axis=0)), drawn["applied"])
 
 
 class ChannelShuffle(Op):

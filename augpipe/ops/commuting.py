@@ -15,7 +15,7 @@ BLACK = (0.0, 0.0, 0.0)
 
 LINEAR = (
     *(ops.Brightness, ops.BrightnessContrast, ops.ChannelDropout, ops.ChannelShuffle, ops.ColorCast, ops.Grayscale),
-    *(ops.Invert, ops.Lighting, ops.Saturation),
+    *(ops.Invert, ops.Lighting, ops.Saturation, ops.Sepia),
 )
 """Steps that make a pixel's channels sums of them, kept within 0..255, as some of `Contrast`, `Hue`, `ColorJitter`."""
 OF_A_PIXEL = (LevelsOp, ops.Hue, ops.HueSaturationValue)
@@ -172,4 +172,4 @@ def _keeps(step: Op, fill: tuple[float, float, float]) -> bool:
         return step.threshold[0] > 0
     if isinstance(step, ops.HueSaturationValue):
         return step.value[1] <= 0.0
-    return isinstance(step, ops.Brightness | ops.Gamma | ops.Posterize)
+    return isinstance(step, ops.Brightness | ops.Gamma | ops.Posterize | ops.Sepia | ops.ToneCurve)

@@ -9,9 +9,10 @@ from pydantic import Field
 from augpipe.gpu_ops.image.program_rows import AUTO_CONTRAST, EQUALIZE, MAX_TILES, SHARPNESS
 from augpipe.gpu_ops.image.program_rows import CLAHE as CLAHE_STEP
 from augpipe.ops.common_ops import FactorOp, SwitchOp
-from augpipe.ops.draws import Applied, Limits, Number, Within
+from augpipe.ops.draws import Applied, Draw, Limits, Number, Within
 from augpipe.ops.frame import Frame
 from augpipe.ops.op import Drawn, Op, Probability, Range
+from augpipe.ops.random_words import RandomWords
 from augpipe.validation.models import told
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Sharpness",
     "Solarize",
     "SolarizeAdd",
+    "ToneCurve",
 ]
 
 LEVELS = np.arange(256)
@@ -71,6 +73,32 @@ class Gamma(LevelsOp):
 
     def table(self, drawn: Drawn) -> Any:
         return 255.0 * (LEVELS / 255.0) ** drawn["gamma"] + 0.5
+
+
+class ToneCurve(LevelsOp):
+    """Bend the curve from old levels to new ones by moving two of its points, as albumentations' `RandomToneCurve`."""
+
+    op: Literal["tone_curve"] = "tone_curve"
+    scale: Annotated[float, Field(ge=0.0, le=1.0)] = 0.1
+    """Standard deviation of both points' heights in 0..1, about 0.25 and 0.75; at 0 there is one curve, an S."""
+    p: Probability = 0.5
+    """How often the op is applied."""
+
+    draws = (Draw("low"), Draw("high"), Applied())
+    formula = "255 (3 (1 - t)² t low + 3 (1 - t) t² high + t³), t = v / 255"
+    inspect_text = "two normal heights about 0.25 and 0.75, of standard deviation {scale:g}"
+    caption_text = "tone curve {low:.2f}, {high:.2f}"
+
+    def draw(self, words: RandomWords, frame: Frame) -> Drawn:
+        low, high = (
+            np.clip(mean + self.scale * normal, 0.0, 1.0)
+            for mean, normal in zip((0.25, 0.75), words.normals(1), strict=True)
+        )
+        return {"low": low, "high": high, "applied": words.happens(0, self.p)}
+
+    def table(self, drawn: Drawn) -> Any:
+        t = LEVELS / 255.0
+        return np.rint(255.0 * (3 * (1 - t) ** 2 * t * drawn["low"] + 3 * (1 - t) * t**2 * drawn["high"] + t**3))
 
 
 class Posterize(LevelsOp):

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,17 @@ Reference = Callable[[Picture, Any], Picture]
 
 def _gamma(picture: Picture, drawn: Any) -> Picture:
     return picture.point([round(255 * (level / 255) ** float(drawn["gamma"])) for level in range(256)] * 3)
+
+
+def _tone_curve(picture: Picture, drawn: Any) -> Picture:
+    """By de Casteljau's construction of a cubic Bézier curve, from height to height."""
+    table = []
+    for level in range(256):
+        heights = [0.0, float(drawn["low"]), float(drawn["high"]), 1.0]
+        while len(heights) > 1:
+            heights = [one + level / 255 * (other - one) for one, other in pairwise(heights)]
+        table.append(round(255 * heights[0]))
+    return picture.point(table * 3) if drawn["applied"] else picture
 
 
 def _solarize_add(picture: Picture, drawn: Any) -> Picture:
@@ -52,6 +64,7 @@ BY_PILLOW: dict[type[ops.Op], Reference] = {
     ops.Sharpness: lambda picture, drawn: ImageEnhance.Sharpness(picture).enhance(float(drawn["factor"])),
     ops.Solarize: lambda picture, drawn: ImageOps.solarize(picture, int(drawn["threshold"])),
     ops.SolarizeAdd: _solarize_add,
+    ops.ToneCurve: _tone_curve,
 }
 """The ops whose result is a whole level; of a resampled image Pillow is given the nearest levels."""
 

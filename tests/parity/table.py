@@ -20,6 +20,8 @@ from tests.parity.oracle import Expected, Float, LookUp
 from tests.parity.pixel_noise import normals, philox, splines
 
 Row = Callable[[Expected, Any, Any], None]
+SEPIA_WEIGHTS = ((0.393, 0.769, 0.189), (0.349, 0.686, 0.168), (0.272, 0.534, 0.131))
+"""Those that albumentations hands to OpenCV."""
 LENS_KINDS = ("barrel", "pincushion", "stretch_horizontal", "stretch_vertical")
 
 
@@ -556,6 +558,12 @@ def _grayscale(expected: Expected, op: ops.Grayscale, drawn: Any) -> None:
         expected.tones.append(lambda levels, radius: _saturated(levels, 0.0))
 
 
+def _sepia(expected: Expected, op: ops.Sepia, drawn: Any) -> None:
+    weights = [[round(1024 * weight) / 1024 for weight in row] for row in SEPIA_WEIGHTS]
+    if drawn["applied"]:
+        expected.tones.append(lambda levels, radius: np.clip(levels @ np.array(weights).T, 0, 255))
+
+
 def _channel_shuffle(expected: Expected, op: ops.ChannelShuffle, drawn: Any) -> None:
     order = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)][drawn["order"]]
     expected.tones.append(lambda levels, radius: levels[:, :, order])
@@ -826,6 +834,7 @@ ROWS: dict[type[ops.Op], Row] = {
     ops.OneCrop: _one_crop,
     ops.OneOf: _group,
     ops.Saturation: _saturation,
+    ops.Sepia: _sepia,
     ops.SomeOf: _group,
     ops.Blur: _blur,
     ops.BoxBlur: _box_blur,
@@ -1323,6 +1332,7 @@ TABLE_CASES: dict[str, tuple[ops.Op, ...]] = {
     "solarize": (_CROP, ops.Rotate(), ops.LensDistortion(), ops.Solarize(p=1.0)),
     "solarize_add": (_CROP, ops.Saturation(), ops.SolarizeAdd(addition=(20, 110)), ops.Contrast()),
     "gamma": (_CROP, ops.Hue(), ops.Gamma(), ops.Noise(p=1.0)),
+    "tone_curve": (_CROP, ops.Sepia(), ops.ToneCurve(scale=0.4, p=1.0), ops.Contrast()),
     "invert": (_CROP, ops.Perspective(), ops.Invert(p=1.0), ops.Vignette()),
     "auto_contrast": (_CROP, ops.Brightness(factor=(0.2, 0.9)), ops.AutoContrast(p=1.0), ops.Normalize()),
     "equalize": (_CROP, ops.Noise(p=1.0), ops.Equalize(p=1.0), ops.Saturation()),
@@ -1382,6 +1392,7 @@ OF_THE_OUTPUT = (
         ops.Normalize,
         ops.PixelDropout,
         ops.Saturation,
+        ops.Sepia,
         ops.Shadow,
         ops.Vignette,
     ),

@@ -20,6 +20,7 @@ BY_CHANNEL: tuple[ops.Op, ...] = (
     ops.Posterize(bits=(1, 8), p=0.7),
     ops.Solarize(threshold=(0, 256), p=0.7),
     ops.SolarizeAdd(addition=(0, 110), p=0.7),
+    ops.ToneCurve(scale=0.3, p=0.7),
 )
 OTHERS: tuple[ops.Op, ...] = (
     ops.CoarseDropout(p=1.0),

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from PIL import Image, ImageOps
 from augpipe import Augment, Recipe, ops, plan
 from tests.parity.by_pillow import BY_PILLOW, LEVELS_APART, ON_LEVELS, expected_levels
 from tests.parity.images import Pixels, noise
+from tests.parity.table import SEPIA_WEIGHTS
 
 SHAPES = [(1, 1), (1, 7), (2, 2), (3, 3), (40, 61), (33, 96)]
 EACH: list[ops.Op] = [
@@ -25,6 +27,7 @@ EACH: list[ops.Op] = [
     ops.Sharpness(factor=(0.0, 3.0)),
     ops.Solarize(threshold=(0, 256), p=0.8),
     ops.SolarizeAdd(addition=(0, 110), p=0.8),
+    ops.ToneCurve(scale=0.4, p=0.8),
 ]
 EACH += [kind(p=0.8) for kind in ON_LEVELS if kind not in BY_PILLOW]  # type: ignore[call-arg]
 MIXED = (
@@ -61,6 +64,13 @@ def test_as_pillow(op: ops.Op, shape: tuple[int, int], make: Any) -> None:
         assert apart.max() <= LEVELS_APART.get(type(op), 0)
     is_changed = not np.array_equal(levels, np.stack(images))
     assert is_changed or make is noise or min(shape) < 30
+
+
+@pytest.mark.parametrize("make", [noise, dim])
+def test_sepia_as_opencv(make: Any) -> None:
+    image = make(240, 320, seed=4)
+    found = Augment(Recipe(ops=(ops.Sepia(p=1.0),)), dtype="uint8", layout="NHWC")(image, [0])
+    np.testing.assert_array_equal(found, cv2.transform(image, np.array(SEPIA_WEIGHTS)))
 
 
 @pytest.mark.parametrize("op", EACH, ids=lambda op: op.op)

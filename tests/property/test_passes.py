@@ -142,6 +142,7 @@ STEPS = [
     *(ops.ColorCast(), ops.Contrast(), ops.Contrast(about="mean", factor=(1.5, 1.5)), ops.Grayscale(p=1.0)),
     *(ops.Hue(), ops.Hue(space="hsv"), ops.HueSaturationValue(p=1.0), ops.Invert(p=1.0), ops.Lighting()),
     *(ops.Saturation(), ops.Gamma(gamma=(0.4, 0.4)), ops.Posterize(bits=(2, 2)), ops.Solarize(p=1.0)),
+    *(ops.Sepia(p=1.0), ops.ToneCurve(p=1.0)),
     *(ops.SolarizeAdd(addition=(90, 90)), ops.AutoContrast(p=1.0), ops.Equalize(p=1.0), ops.CLAHE(p=1.0)),
     *(ops.GaussianBlur(p=1.0), ops.Sharpness(factor=(2.0, 2.0)), ops.Emboss(p=1.0), ops.MedianBlur(p=1.0)),
     *(ops.Noise(p=1.0), ops.CoarseDropout(p=1.0), ops.Vignette(), ops.ColorJitter(contrast=(1.4, 1.4), about="mean")),

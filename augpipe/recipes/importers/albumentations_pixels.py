@@ -84,6 +84,14 @@ def _to_gray(found: Findings, one: Mapping[str, Any]) -> None:
     found.add("ToGray", ops.Grayscale(p=one["p"]))
 
 
+def _tone_curve(found: Findings, one: Mapping[str, Any]) -> None:
+    if one.get("per_channel"):
+        raise ValueError(
+            "per_channel=True bends each channel by a curve of its own, which is not mapped; set it to False"
+        )
+    found.add("RandomToneCurve", ops.ToneCurve(scale=one["scale"], p=one["p"]))
+
+
 def _noise(found: Findings, one: Mapping[str, Any]) -> None:
     if any(twice(one.get("mean", one.get("mean_range", 0.0)))):
         raise ValueError("noise whose mean is not 0 is not mapped; set it to 0")
@@ -345,7 +353,9 @@ PIXELS: dict[str, Maker] = {
         gamma=lambda one: tuple(limit / 100.0 for limit in limits_of(one, "gamma_limit")),
         even_in="power",
     ),
+    "RandomToneCurve": _tone_curve,
     "ToGray": _to_gray,
+    "ToSepia": same(ops.Sepia),
     "InvertImg": same(ops.Invert),
     "Equalize": same(
         ops.Equalize,
@@ -390,8 +400,6 @@ PIXELS: dict[str, Maker] = {
     "RandomRain": refused("draws lines of rain, and no op here does; MotionBlur streaks all of an image"),
     "RandomSnow": refused(f"whitens dark parts; {TONES}"),
     "PlasmaBrightnessContrast": refused(f"changes parts of an image otherwise than others; {TONES}"),
-    "RandomToneCurve": refused("bends the curve of levels at two places; write RandomGamma"),
-    "ToSepia": refused("mixes channels; write ToGray or HueSaturationValue"),
     "Defocus": refused(f"blurs by a disc; {BLURS}"),
     "ZoomBlur": refused(f"blurs towards the centre; {BLURS}"),
     "GlassBlur": refused(f"exchanges pixels; {BLURS}"),

@@ -156,6 +156,21 @@ def test_colours_along_principal_components_are_near() -> None:
         importers.from_text("A.Compose([A.FancyPCA()])", version="2")
 
 
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_sepia_and_tone_curves_are_exact(version: str) -> None:
+    text = "A.Compose([A.ToSepia(p=0.2), A.ToSepia(), A.RandomToneCurve(p=0.3), A.RandomToneCurve(scale=0.2)])"
+    found = importers.from_text(text, version=version)
+    curves = ops.ToneCurve(scale=0.1, p=0.3), ops.ToneCurve(scale=0.2, p=0.5)
+    assert found.recipe.ops == (ops.Sepia(p=0.2), ops.Sepia(p=0.5), *curves)
+    assert [row.verdict for row in found.rows] == ["exact"] * 4
+
+
+def test_a_tone_curve_for_each_channel_is_refused() -> None:
+    assert importers.from_text("A.Compose([A.RandomToneCurve(per_channel=False)])", version="2").recipe.ops
+    with pytest.raises(ValueError, match="per_channel=True bends each channel by a curve of its own, .* to False"):
+        importers.from_text("A.Compose([A.RandomToneCurve(per_channel=True)])", version="2")
+
+
 def test_fog_and_grain_are_near_and_say_why() -> None:
     text = "A.Compose([A.RandomFog(0.2, 0.4, alpha_coef=0.1, p=0.3), A.ISONoise(intensity=(0.2, 0.3), p=0.4)])"
     fog, grain = importers.from_text(text, version="1").rows

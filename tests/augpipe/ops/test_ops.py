@@ -230,6 +230,17 @@ def test_what_is_even_may_be_another_number() -> None:
     assert set(drawn(ops.Noise(std=(3, 3), even_in="variance", p=0.5))["std"]) == {0.0, 3.0}
 
 
+def test_heights_of_a_tone_curve_are_normal_and_end_at_0_and_1() -> None:
+    heights = drawn(ops.ToneCurve(scale=0.05))
+    for name, mean in (("low", 0.25), ("high", 0.75)):
+        assert heights[name].mean() == pytest.approx(mean, abs=5 * 0.05 / math.sqrt(NUM))
+        assert stats.kstest((heights[name] - mean) / 0.05, "norm").pvalue > LEAST_P
+    assert abs(np.corrcoef(heights["low"], heights["high"])[0, 1]) < 5 / math.sqrt(NUM)
+    wide, still = drawn(ops.ToneCurve(scale=1.0)), drawn(ops.ToneCurve(scale=0.0))
+    assert (wide["low"].min(), wide["low"].max(), wide["high"].min(), wide["high"].max()) == (0, 1, 0, 1)
+    assert set(still["low"]) == {0.25} and set(still["high"]) == {0.75}
+
+
 @pytest.mark.parametrize(
     ("whole_px", "ways"), [("no", (25.6, -4.8)), ("nearest", (26, -5)), ("towards_zero", (25, -4))]
 )
@@ -590,6 +601,9 @@ def caption(op: ops.Op, **values: Any) -> str:
         ),
         (ops.Contrast(), {"factor": 1.34}, "contrast 1.34"),
         (ops.Posterize(), {"bits": 4}, "posterize 4 bits"),
+        (ops.Sepia(), {"applied": True}, "sepia"),
+        (ops.ToneCurve(), {"low": 0.3, "high": 0.716, "applied": True}, "tone curve 0.30, 0.72"),
+        (ops.ToneCurve(), {"low": 0.3, "high": 0.716, "applied": False}, ""),
         (ops.RandomResizedCrop(), {"x": 1, "y": 2, "width": 30, "height": 40}, "crop 30x40, x 1, y 2"),
         (ops.RandomResize(), {"factor": 0.66, "short": 0}, "times 0.66"),
         (ops.RandomResize(), {"factor": 1.0, "short": 0}, ""),
@@ -643,6 +657,7 @@ def test_captions_of_what_no_golden_plan_draws(op: ops.Op, values: dict[str, Any
         ),
         (ops.RandomResize(), "both sides times 0.5 to 2"),
         (ops.RandomResize(size=(200, 300)), "a short side of 200 to 300 px"),
+        (ops.ToneCurve(), "two normal heights about 0.25 and 0.75, of standard deviation 0.1"),
         (ops.Normalize(), "nothing"),
     ],
 )
@@ -690,6 +705,7 @@ def test_one_number_normalises_all_channels(mean: Any, std: Any) -> None:
         (ops.QuarterTurn, {"turns": (4,)}, r"must be a list of some of 0, 1, 2 and 3: turns=\[1, 3\]"),
         (ops.QuarterTurn, {"turns": ()}, "must be a list of some of 0, 1, 2 and 3"),
         (ops.QuarterTurn, {"turns": (1, 1)}, "names one turn twice. Name each once"),
+        (ops.ToneCurve, {"scale": 1.5}, "scale=1.5 must be at most 1"),
         (ops.Zoom, {"factor": (0.01, 1)}, r"factor=\(0.01, 1\) leaves 0.05..20. Choose factors nearer to 1"),
         (ops.Perspective, {"distortion": 0.71}, "distortion=0.71 must be at most 0.7"),
         (ops.Perspective, {"distortion": 0}, "distortion=0 must be above 0"),

@@ -52,7 +52,7 @@ def test_answers_name_what_there_is(name: str) -> None:
 @pytest.mark.parametrize(
     ("names", "answer"),
     [
-        (("Sepia", "ToSepia"), "ops.Grayscale()"),
+        (("ToSepia",), "ops.Sepia()"),
         (("SaltAndPepper", "RandomSaltAndPepperNoise"), "ops.PixelDropout(), and another one with fill=255"),
         (("Multiplicative", "MultiplicativeNoise"), "ops.BrightnessContrast(brightness=(0, 0)), or ops.Noise"),
         (("Shot", "ShotNoise"), "ops.Noise()"),
