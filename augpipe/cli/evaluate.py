@@ -12,7 +12,10 @@ from augpipe.cli.common import (
     JsonOption,
     OnError,
     SkipBadOption,
+    SplitOption,
     console,
+    in_options,
+    opened,
     print_json,
     warn_of_skipped,
     with_skip_bad,
@@ -32,6 +35,7 @@ def evaluate(
         str | None,
         typer.Option(metavar="SOURCE", help="What to evaluate on.", show_default="what the run held out"),
     ] = None,
+    split: SplitOption = None,
     held_out: Annotated[
         bool,
         typer.Option(
@@ -137,18 +141,23 @@ def evaluate(
         )
     if held_out and source is None:
         raise ValueError("--held-out goes with --source, which says where the photographs are now. Leave it out.")
+    if split is not None and source is None:
+        raise ValueError(
+            f"--split {split} is a part of --source. Give that, too, or neither for what the run held out."
+        )
     bent = None if robustness is None else USUAL if robustness == USUAL.name else load_recipe(robustness)
     sizes = tuple(_numbers("--scales", scales, int))
     views = Views(scales=sizes, flip=flip, dense=dense, crops=crops, average=average)
     kept = None if out is None else out / "partial"
     on_error = with_skip_bad(on_error, skip_bad)
     is_first = os.environ.get("RANK", "0") == "0"  # which tells
-    with trainer_on_stderr(), ProgressBar(unit="image", shows=is_first) as bar:
+    with trainer_on_stderr(), in_options(), ProgressBar(unit="image", shows=is_first) as bar:
+        given = source if source is None or split is None else opened(Path(source), split)
         try:
             found = evaluate_runs(
                 runs,
                 views,
-                source=source,
+                source=given,
                 held_out=held_out,
                 recipe=recipe,
                 weights=_numbers("--weights", weights, float) or None,
@@ -164,7 +173,7 @@ def evaluate(
                     runs,
                     bent,
                     strengths=_numbers("--strengths", strengths, float) or STRENGTHS,
-                    source=source,
+                    source=given,
                     held_out=held_out,
                     device=device,
                     memory_mb=memory,

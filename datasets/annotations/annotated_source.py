@@ -265,6 +265,8 @@ def _cautions_of(known: Annotations) -> Iterator[str]:
             f"{num_cut:,} {of_all} reach outside their images: do they say where their right and lower edges lie, or "
             "their upper left corners, where their format has width and height, or centres?"
         )
+    if known.in_parts:
+        return
     num_tiny = int((objects.boxes[:, 2:] - objects.boxes[:, :2] < 1.0).all(axis=1).sum())
     if num_tiny > SUSPECT * len(objects):
         yield f"{num_tiny:,} {of_all} are smaller than a pixel: are they in parts of the image, where pixels are read?"

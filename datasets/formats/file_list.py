@@ -11,7 +11,7 @@ from sys import intern
 from typing import NoReturn, TextIO
 
 from augpipe.datasets.files.image_files import EXTENSIONS, FileSource, is_image_name
-from augpipe.datasets.files.splits import chosen, remedy
+from augpipe.datasets.files.splits import chosen, remedy, split_of
 from augpipe.datasets.formats.list_columns import Columns, Wanted, choose_columns, column_names
 from augpipe.datasets.metadata.label_names import LabelArgument
 from augpipe.datasets.metadata.label_rows import LabelRows
@@ -123,6 +123,7 @@ class FileListSource(FileSource):
         _check_root(text, base, names)
         if rows is not None:
             super().__init__(base, names, rows.numbered(), rows.names(classes), further)
+            self.cautions: tuple[str, ...] = ()
         else:
             assert column is not None
             numbers, found = column.numbered(classes, lambda sample_id: f"{printable(text)}, line {lines[sample_id]}")
@@ -138,6 +139,8 @@ class FileListSource(FileSource):
         self._where = printable(text)
         self._splits = splits if listing.columns.split is not None else []
         named = Counter(filter(None, self._splits))
+        if 1 < len(named) <= _MOST_SPLITS:
+            self.cautions = (*self.cautions, *_cautions_of_splits(named, self._splits.count("")))
         if 1 < len(named) <= _MOST_SPLITS and not any(name.lower() == "split" for name in further_names):
             there = ", ".join(f"{name} ({num})" for name, num in named.items())
             self.cautions_of_whole = (
@@ -152,6 +155,18 @@ class FileListSource(FileSource):
         """
         name = chosen(self._where, sorted(set(filter(None, self._splits))), split)
         return Subset(self, [row for row, value in enumerate(self._splits) if value == name])
+
+
+def _cautions_of_splits(named: Counter[str], num_without: int) -> Iterator[str]:
+    """What of the column `split` is in none of the splits that one asks for, or not in the one that was meant."""
+    kinds: dict[object, list[str]] = {}
+    for name, num in named.items():
+        kinds.setdefault(split_of(name) or name.casefold(), []).append(f"{name} ({num})")
+    several = "; ".join(" and ".join(names) for names in kinds.values() if len(names) > 1)
+    if several:
+        yield f"column 'split' spells one split in several ways, and each is read without the others: {several}"
+    if num_without:
+        yield f"{count(num_without, 'row')} without a split {'is' if num_without == 1 else 'are'} in none"
 
 
 def refuse_unread_lists(folder: str, names: Iterable[str]) -> None:

@@ -283,8 +283,8 @@ def _num_shared(data: DataConfig, source: Source, held_out: Source) -> int:
         return len(held_out)
     if not (has_stored_names(source) and has_stored_names(held_out)):
         return 0  # what is called by its number is called so in any file
-    held = Counter(map(held_out.name, range(len(held_out))))
-    shared = {name for name in map(source.name, range(len(source))) if name in held}
+    held = Counter(os.path.abspath(held_out.name(i)) for i in range(len(held_out)))  # lists may name a file in two ways
+    shared = {name for i in range(len(source)) if (name := os.path.abspath(source.name(i))) in held}
     return sum(held[name] for name in shared)
 
 

@@ -56,6 +56,27 @@ def test_notes_are_said_and_what_is_left_out_is_a_warning(source_log: pytest.Log
     assert "; labels are those of column 'x'" in first.getMessage()
 
 
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (
+            ("Big cat", "big  Cat", "dog"),
+            "'Big cat' and 'big  Cat' are two classes, which differ only in capitals or blanks",
+        ),
+        (("Cat ", "dog", "DOG", "Dog", "cat"), "'Cat ' and 'cat' are two classes"),
+        (("A", "B", "a", "b"), None),  # letters
+        (("cat", "cats"), None),
+    ],
+)
+def test_class_names_that_are_spelled_in_two_ways_are_warned_of(
+    names: tuple[str, ...], said: str | None, source_log: pytest.LogCaptureFixture
+) -> None:
+    open_source(ArraySource(STACK, [0, 1, 0], classes=names))
+    (record,) = source_log.records
+    assert record.levelno == (logging.INFO if said is None else logging.WARNING)
+    assert said is None or said in record.getMessage()
+
+
 def test_a_source_of_ones_own_is_not_asked(source_log: pytest.LogCaptureFixture) -> None:
     Loader(MemorySource(STACK), recipes.none(), batch_size=1, framework="numpy", dtype="uint8")
     assert not source_log.records

@@ -35,7 +35,7 @@ def test_boxes_are_parts_of_the_image(tmp_path: Path) -> None:
     found = everything(source)
     assert found.counts.tolist() == [2, 0, 0] and found.boxes is not None and found.labels is not None
     assert found.labels.tolist() == [1, 0] and found.boxes.tolist() == [[16, 0, 48, 24], [0, 0, 64, 48]]
-    assert source.notes == ["1 image without a file of labels, so without objects"]
+    assert source.notes == ["1 image without a file of labels, so without objects"] and source.cautions == []
     named = YoloSource(tmp_path / "images", classes=["cat", "dog", "bird"])
     assert named.object_classes == ("cat", "dog", "bird")
     with pytest.raises(ValueError, match="1 is none of the 1 classes"):

@@ -255,6 +255,22 @@ def test_a_list_of_several_splits_that_is_read_as_one_is_warned_of(
     assert [record.levelno for record in source_log.records] == [logging.INFO]
 
 
+def test_rows_that_no_split_takes_with_the_others_of_their_kind_are_warned_of(
+    tmp_path: Path, source_log: pytest.LogCaptureFixture
+) -> None:
+    rows = "".join(f"{i}.jpg,cat,{split}\n" for i, split in enumerate(["train", "Train", "train", "", "val", "x", "X"]))
+    assert len(open_source(put_list(tmp_path, f"path,label,split\n{rows}"), split="train")) == 2
+    (record,) = source_log.records
+    assert record.levelno == logging.WARNING
+    assert (
+        "column 'split' spells one split in several ways, and each is read without the others: train (2) and Train (1);"
+        " x (1) and X (1)"
+    ) in record.message
+    assert "1 row without a split is in none" in record.message
+    numbers = open_source(put_list(tmp_path, "path,label_x,label_y,split\n0.jpg,1,2,a\n1.jpg,1,2,A\n"), split="a")
+    assert len(numbers) == 1 and "several ways" in source_log.records[1].message
+
+
 def test_of_a_list_of_which_a_split_is_read_the_log_names_the_columns_that_are_not(
     tmp_path: Path, source_log: pytest.LogCaptureFixture
 ) -> None:

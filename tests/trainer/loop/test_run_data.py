@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from augpipe import recipes
+from augpipe.cli.app import app
 from augpipe.datasets.open import open_source
 from augpipe.trainer.evaluation import evaluate_runs
 from augpipe.trainer.evaluation.trained_run import open_run
@@ -137,8 +139,32 @@ def test_parts_of_a_list_are_trained_and_evaluated_on(tmp_path: Path, caplog: py
     trained.say_if_trained_on(open_source(listed), str(listed))
     assert "8 of these 12 photographs were trained on" in caplog.text and "--held-out" in caplog.text
 
+    def evaluated(*options: str) -> Any:
+        return CliRunner().invoke(app, ["evaluate", str(tmp_path / "run"), "--device", "cpu", *options])
+
+    ended = evaluated("--source", str(listed), "--split", "val", "--json")
+    assert json.loads(ended.stdout)["results"][0]["images"] == 4, ended.output
+    wrong = evaluated("--source", str(listed), "--split", "tset")
+    assert wrong.exit_code == 2 and "holds no split 'tset', but 'train', 'valid'" in wrong.output.replace("\n", " ")
+    alone = evaluated("--split", "val")
+    assert alone.exit_code == 2 and "--split val is a part of --source" in alone.output
+
     with pytest.raises(ValueError, match=r"list\.csv' is not what the run .* trained on \(8 photographs then, 12 now"):
         run(config(tmp_path / "run", listed, max_steps=2))
+
+
+@pytest.mark.parametrize("above", ["", "sub/.."])
+def test_a_list_that_names_photographs_of_the_training_by_another_path_is_told(
+    tmp_path: Path, above: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photos = write_photos(tmp_path, 12)
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path)
+    names = [f"{path.relative_to(tmp_path)},{path.parent.name}" for path in sorted(photos.glob("*/*.jpg"))]
+    Path("train.csv").write_text("\n".join(["path,label", *names[:8]]))
+    Path("val.csv").write_text("\n".join(["path,label", *(f"{tmp_path / above}/{name}" for name in names[4:])]))
+    run(config(tmp_path / "run", Path("train.csv"), data={"eval_source": "val.csv"}, max_steps=1))
+    assert "4 of the 8 photographs of data.eval_source are trained on, too" in caplog.text
 
 
 def test_a_share_of_a_part_is_held_out(tmp_path: Path) -> None:
