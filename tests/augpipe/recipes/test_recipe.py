@@ -189,7 +189,7 @@ EVERY_OP = (
         {"border": "mirror"},
         {"fill": [0, 0]},
         {"fill": [0, 0, 256]},
-        {"ops": [{"op": "spin"}]},
+        {"ops": [{"op": "twirl"}]},
         {"ops": [{"op": "rotate", "max_degrees": 3}]},
         {"ops": [{"op": "rotate", "max_deg": "much"}]},
         {"ops": [{"op": "rotate", "p": 2}]},
