@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from augpipe.datasets.open import open_source
 from augpipe.sources.protocol import Source, labels_of
 from augpipe.trainer.evaluation.metrics import Metrics, measure
 from augpipe.trainer.evaluation.predict import Answers, predict
@@ -251,11 +250,11 @@ def _opened(place: str | Path, run: TrainedRun, held_out: bool) -> Source:
     """A source, or where it holds several parts, the one that a run held out."""
     kept = run.data.held_out if run.data is not None and held_out else None
     try:
-        return open_source(place)
+        return run.opened(str(place))
     except ValueError:
         if kept is None or kept.split is None:
             raise
-        return open_source(place, split=kept.split)
+        return run.opened(str(place), kept.split)
 
 
 def _labels_of(source: Source, run: TrainedRun) -> npt.NDArray[np.int64]:

@@ -29,6 +29,7 @@ from augpipe.trainer.loop.data import (
     open_part,
     open_sources,
     output_size,
+    with_classes,
 )
 from augpipe.trainer.loop.run_data import KeptSource, RunData, found_by_name, is_same_place, kept_recipe, read_data
 from augpipe.trainer.loop.run_folder import checkpoints_path
@@ -135,7 +136,7 @@ class TrainedRun:
         """The source at its place, or at the one that the config's relative path leads to now; and where it is."""
         place = kept.place
         if as_url(place) is not None or is_pattern(place) or os.path.lexists(place):
-            return open_part(place, kept.split, "data.eval_split"), without_secrets(place)
+            return self.opened(place, kept.split), without_secrets(place)
         data = self.config.data
         here = os.path.abspath(data.eval_source or data.source)
         if not os.path.lexists(here):
@@ -144,7 +145,12 @@ class TrainedRun:
                 "now, give that place: --source PLACE --held-out."
             )
         self._say(f"{place} is gone: {here} is taken for it")
-        return open_part(here, kept.split, "data.eval_split"), here
+        return self.opened(here, kept.split), here
+
+    def opened(self, place: str, split: str | None = None) -> Source:
+        """The source of a place, with all classes that the run was trained on, as far as they are known."""
+        source = open_part(place, split, "data.eval_split")
+        return source if self.data is None else with_classes(source, self.data.classes, place, split)
 
     def _held_out_of(self, source: Source, name: str, data: RunData) -> Source:
         """What was held out of a source, by the rule where that is as it was, else by names."""
@@ -180,7 +186,15 @@ class TrainedRun:
         if data is None:
             return
         is_there = place is not None and is_same_place(place, data.source.place)
-        is_alike = identity_of(source) == data.source.identity
+        identity, held = identity_of(source), data.held_out
+        is_alike = identity == data.source.identity
+        may_be_held = held is not None and not data.eval_fraction and identity == held.identity
+        if is_alike and may_be_held and not is_there:
+            self._say(
+                f"{place or 'the source'} has the names and labels of what {self.path} was trained on, and of what it "
+                "was evaluated on: which of the two it is cannot be told"
+            )
+            return
         if is_there or is_alike:
             num = data.held_out.identity.num_samples if data.held_out is not None and data.eval_fraction else 0
             names = data.names(self.path) if num and not is_alike else None
@@ -194,16 +208,15 @@ class TrainedRun:
             where = (
                 f"{place} is what {self.path} was trained on"
                 if is_there
-                else f"{place or 'the source'} lists the same photographs as {there}, which {self.path} was trained on"
+                else f"{place or 'the source'} has the names and labels of {there}, which {self.path} was trained on"
             )
             when = "were trained on" if is_alike else "were trained on, or came later"
             has_parts = not (is_alike or data.eval_fraction or data.num_trained_on) and data.source.split is not None
-            held = data.held_out if has_parts else None
-            has_others = num > 0 or (held is not None and is_same_place(held.place, data.source.place))
+            is_part = has_parts and held is not None and is_same_place(held.place, data.source.place)
+            has_others = num > 0 or is_part
             hint = "; --held-out looks at the others alone" if has_others else ""
             self._say(f"{where}: {which} {when}{hint}")
             return
-        held = data.held_out
         if data.trained_on_text and held is not None and place is not None and is_same_place(place, held.place):
             self._say(f"{self.path}: {data.trained_on_text}")
 

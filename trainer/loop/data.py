@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +52,31 @@ def open_sources(config: DataConfig, seed: int) -> tuple[Source, Source | None]:
         return source, None
     name = "data.eval_split" if config.eval_source is None else "data.eval_source"
     field = f"{name}={config.eval_source or config.eval_split!r}"
-    held = open_part(config.eval_source or config.source, config.eval_split, "data.eval_split")
+    place = config.eval_source or config.source
+    held = open_part(place, config.eval_split, "data.eval_split")
     require_classes(held, f"{field}: evaluation", _OWN_LOOP)
+    held = with_classes(held, source.classes, place, config.eval_split)
     if list(held.classes) != list(source.classes):
         other = sorted(set(held.classes) ^ set(source.classes))[:5]
         what = f"these are in one of them alone: {', '.join(other)}" if other else "their order differs"
         raise ValueError(f"{field} has other classes than data.source={config.source!r}; {what}.")
     _refuse_unlabelled(held, field, "evaluation")
     return source, held
+
+
+def with_classes(source: Source, classes: Sequence[str], place: str, split: str | None) -> Source:
+    """The source of a place, opened with all of some classes if it lacks some of them, where its kind can be."""
+    lacking = [name for name in classes if name not in set(source.classes)]
+    if not lacking or not set(source.classes) < set(classes):
+        return source
+    try:
+        found = open_source(place, split=split, classes=classes)
+    except ValueError:
+        return source
+    if os.environ.get("RANK", "0") == "0":
+        named = ", ".join(lacking[:5]) + (", ..." if len(lacking) > 5 else "")
+        logger.warning("%s has no photograph of %s (%s)", place, count(len(lacking), "class"), named)
+    return found
 
 
 def open_part(place: str, split: str | None, field: str) -> Source:

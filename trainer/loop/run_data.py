@@ -73,6 +73,8 @@ class RunData:
     """The schedule of recipes for training."""
     eval_recipe: KeptRecipe
     """What evaluated images go through."""
+    classes: tuple[str, ...] = ()
+    """Their names in order; none in the record of an older augpipe."""
     names_sha256: str = ""
     """Of the names in `NAMES`; empty where images have no names of their own."""
 
@@ -99,6 +101,7 @@ class RunData:
                 place="" if data.eval_recipe is None else _recipe_place(data.eval_recipe),
                 toml=evaluation_recipe(data).to_toml(),
             ),
+            classes=tuple(source.classes),
             names_sha256="" if held_out is None or not has_stored_names(held_out) else _sha256(_names_text(held_out)),
         )
 
@@ -132,6 +135,7 @@ class RunData:
             "num_trained_on": self.num_trained_on,
             "recipe": vars(self.recipe),
             "eval_recipe": vars(self.eval_recipe),
+            "classes": list(self.classes),
             "names_sha256": self.names_sha256,
         }
 
@@ -147,6 +151,7 @@ class RunData:
             num_trained_on=int(noted["num_trained_on"]),
             recipe=KeptRecipe(**noted["recipe"]),
             eval_recipe=KeptRecipe(**noted["eval_recipe"]),
+            classes=tuple(noted.get("classes", ())),
             names_sha256=str(noted["names_sha256"]),
         )
 

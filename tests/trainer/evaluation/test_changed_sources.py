@@ -209,7 +209,7 @@ def test_a_source_that_was_trained_on_is_not_compared_in_silence(
     caplog.clear()
     shutil.copytree(place, tmp_path / "copy")
     evaluate_runs(made[1], source=tmp_path / "copy")
-    assert f"copy lists the same photographs as {place}, which {made[1]} was trained on" in caplog.text
+    assert f"copy has the names and labels of {place}, which {made[1]} was trained on" in caplog.text
     caplog.clear()
     grow(tmp_path / "copy")
     evaluate_runs(made[1], source=tmp_path / "copy")

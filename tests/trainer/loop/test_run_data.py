@@ -203,8 +203,10 @@ def test_parts_of_a_folder_are_trained_and_evaluated_on(tmp_path: Path, caplog: 
     kept = read_data(tmp_path / "run")
     assert kept is not None and kept.num_trained_on == 0 and "trained on" not in caplog.text
 
-    evaluate_runs(tmp_path / "run", source=tmp_path / "both/train")
-    assert "8 of these 8 photographs were trained on" in caplog.text and "--held-out" not in caplog.text
+    for name in ("train", "val"):
+        caplog.clear()
+        evaluate_runs(tmp_path / "run", source=tmp_path / "both" / name)
+        assert "was evaluated on: which of the two it is cannot be told" in caplog.text and "--held" not in caplog.text
     (tmp_path / "both").rename(tmp_path / "moved")
     for place in (tmp_path / "moved", tmp_path / "moved/val"):
         found = evaluate_runs(tmp_path / "run", source=place, held_out=True).source
@@ -228,3 +230,22 @@ def test_a_part_whose_images_have_no_names_may_be_trained_on_too(
         kept = read_data(out)
         assert kept is not None and kept.num_trained_on == num
         assert ("all 8 photographs of data.eval_split are trained on, too" in caplog.text) == bool(num)
+
+
+def test_a_source_of_evaluation_may_lack_a_class(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "eval").mkdir()
+    photos, held = write_photos(tmp_path, 12), write_photos(tmp_path / "eval", 6)
+    write_files(photos, {"aa/000.jpg": encoded(scene(24, 24, 5), "JPEG")})  # the first of three classes
+    made = config(tmp_path / "run", photos, data={"eval_source": str(held)}, max_steps=1)
+    source, held_out = open_sources(made.data, made.seed)
+    assert held_out is not None and list(held_out.classes) == list(source.classes) == ["aa", "c0", "c1"]
+    assert {Path(held_out.name(i)).parent.name: held_out.label(i) for i in range(6)} == {"c0": 1, "c1": 2}
+    run(made)
+    assert "has no photograph of 1 class (aa)" in caplog.text
+    with open_world("cpu", 60) as world:
+        trained = open_run(tmp_path / "run", world)
+    assert [trained.held_out().label(i) for i in range(6)] == [held_out.label(i) for i in range(6)]
+    assert list(trained.opened(str(held)).classes) == ["aa", "c0", "c1"]
+    write_files(held, {"zz/000.jpg": encoded(scene(24, 24, 5), "JPEG")})
+    with pytest.raises(ValueError, match="has other classes than .*these are in one of them alone: aa, zz"):
+        open_sources(made.data, made.seed)
