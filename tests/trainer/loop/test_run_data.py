@@ -15,7 +15,7 @@ from augpipe.datasets.open import open_source
 from augpipe.trainer.evaluation import evaluate_runs
 from augpipe.trainer.evaluation.trained_run import open_run
 from augpipe.trainer.loop import run
-from augpipe.trainer.loop.data import open_sources
+from augpipe.trainer.loop.data import open_sources, with_classes
 from augpipe.trainer.loop.run_data import read_data
 from augpipe.trainer.loop.world import open_world
 from tests.augpipe.decoding.image_files import encoded, scene, write_files
@@ -249,3 +249,18 @@ def test_a_source_of_evaluation_may_lack_a_class(tmp_path: Path, caplog: pytest.
     write_files(held, {"zz/000.jpg": encoded(scene(24, 24, 5), "JPEG")})
     with pytest.raises(ValueError, match="has other classes than .*these are in one of them alone: aa, zz"):
         open_sources(made.data, made.seed)
+
+
+def test_classes_of_numbered_labels_keep_their_names(tmp_path: Path) -> None:
+    """Of a file whose labels are numbers, others would be classes of other numbers: bb and cc became aa and bb."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    features = {"image": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": ["bb", "cc"]}}
+    pictures = [{"bytes": encoded(scene(24, 24, i), "JPEG"), "path": None} for i in range(4)]
+    table = arrow.table({"image": pictures, "label": [0, 1, 0, 1]})
+    noted = {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
+    parquet.write_table(table.replace_schema_metadata(noted), tmp_path / "numbered.parquet")
+    place = str(tmp_path / "numbered.parquet")
+    source = open_source(place)
+    assert list(source.classes) == ["bb", "cc"]
+    found = with_classes(source, ["aa", "bb", "cc"], place, None)
+    assert [found.classes[found.label(i)] for i in range(4)] == ["bb", "cc", "bb", "cc"]
