@@ -70,8 +70,8 @@ class BatchMakers:
             source, reason = settings.source, self._choice.reason
             if reason is not None:
                 first, num = settings.first_threads, settings.num_threads
-                beside = f" next to {num} of DALI's" if first < num else ""
-                log_once(logging.INFO, f"{reason}; threads: {first}{beside}", key=reason)
+                next_to = f" next to {num} of DALI's" if first < num else ""
+                log_once(logging.INFO, f"{reason}; threads: {first}{next_to}", key=reason)
             if self.cache is None:
                 self.cache = self._choice.make_cache(len(source))
                 if self.cache is not None:

@@ -455,7 +455,7 @@ class RunConfig(Section):
         if self.schedule.name == "plateau" and not self.data.evaluates:
             raise ValueError(
                 'schedule.name="plateau" looks at the evaluation\'s loss, and nothing is evaluated. '
-                "Give data.eval_source or data.eval_fraction."
+                "Give data.eval_source, data.eval_split or data.eval_fraction."
             )
         if self.servers.mode != "off":
             self._suits_servers()

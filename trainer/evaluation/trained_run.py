@@ -202,7 +202,7 @@ class TrainedRun:
                 num = len(found_by_name(source, names) or ())
             num_trained = len(source) - num
             if data.source.split is not None and not is_alike:
-                num_trained = data.source.identity.num_samples - num
+                num_trained = min(data.source.identity.num_samples - num, len(source))
             which = f"{num_trained} of these {count(len(source), 'photograph')}"
             there = without_secrets(data.source.place)
             where = (

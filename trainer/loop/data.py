@@ -65,18 +65,27 @@ def open_sources(config: DataConfig, seed: int) -> tuple[Source, Source | None]:
 
 
 def with_classes(source: Source, classes: Sequence[str], place: str, split: str | None) -> Source:
-    """The source of a place, opened with all of some classes if it lacks some of them, where its kind can be."""
-    lacking = [name for name in classes if name not in set(source.classes)]
-    if not lacking or not set(source.classes) < set(classes):
+    """The source of a place, opened with all of some classes if it lacks some of them, where its labels are names."""
+    known = set(source.classes)
+    if not known < set(classes):
         return source
     try:
         found = open_source(place, split=split, classes=classes)
     except ValueError:
         return source
+    if _class_names(found) != _class_names(source):
+        return source  # labels are numbers there, and would stand for other classes
+    lacking = [name for name in classes if name not in known]
     if os.environ.get("RANK", "0") == "0":
         named = ", ".join(lacking[:5]) + (", ..." if len(lacking) > 5 else "")
         logger.warning("%s has no photograph of %s (%s)", place, count(len(lacking), "class"), named)
     return found
+
+
+def _class_names(source: Source) -> list[str]:
+    """Each image's; empty for those without a label."""
+    names = [*source.classes, ""]
+    return [names[label] for label in labels_of(source, np.arange(len(source))).tolist()]
 
 
 def open_part(place: str, split: str | None, field: str) -> Source:

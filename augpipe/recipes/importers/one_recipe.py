@@ -59,7 +59,7 @@ def recipe_fields(found: Findings, strict: bool | None) -> dict[str, Any]:
         strict: refuse what cannot be mapped, instead of leaving it out; None refuses it, and offers no choice.
 
     Raises:
-        ValueError: something cannot be mapped, and is not to be left out; lists all of it.
+        ValueError: something cannot be mapped and may not be left out; lists all of it.
     """
     _leave_out_unlike(found)
     normalize_last(found)
