@@ -13,7 +13,6 @@ from augpipe.recipes.recipe import Recipe
 from augpipe.recipes.refusals import check_recipe
 from augpipe.recipes.toml_file import TomlFile, read_toml, validated
 from augpipe.validation.models import Checked, ListOf
-from augpipe.validation.written import written
 
 
 class Stage(Checked):
@@ -25,9 +24,6 @@ class Stage(Checked):
     """What happens to every image from then on."""
 
     noun: ClassVar[str] = "a stage"
-
-    def __repr__(self) -> str:
-        return written(self)
 
 
 class Schedule(TomlFile):

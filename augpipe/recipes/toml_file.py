@@ -9,7 +9,6 @@ from pydantic import BaseModel
 
 from augpipe.ops.op import CONTINUOUS, Op
 from augpipe.validation.models import Checked, FieldError
-from augpipe.validation.written import written
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -26,9 +25,6 @@ class TomlFile(Checked):
     def dump(self, path: str | Path) -> None:
         """Write it to a TOML file that `load` reads back as an equal one."""
         Path(path).write_text(self.to_toml(), encoding="utf-8")
-
-    def __repr__(self) -> str:
-        return written(self)
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
